@@ -1,9 +1,9 @@
-"""Attention on a CPU, while it learns: PyTorch's fused kernel against plain products, by the length of the rows.
+"""Attention on a CPU, in training: PyTorch's fused kernel against plain products, by the length of the rows.
 
     python benchmarks/attention.py --threads 1
 
 Forward and backward of softmax(scale q k^T + bias) v without dropout, 4 heads of 64, as many rows as make `--tokens`
-tokens; both ways take turns in one process. This is what `kernels/attention.py` chooses by.
+tokens; both ways take turns in one process. The thresholds of `kernels/attention.py` come from these times.
 """
 
 from __future__ import annotations

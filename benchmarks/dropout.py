@@ -2,8 +2,8 @@
 
     python benchmarks/dropout.py --threads 1
 
-A BERT of the shape of MiniLM, 32 texts of random lengths packed into rows, bf16 autocast. Nothing but the drawing of
-zeros differs: PyTorch's side drops in the attention kernel and with `torch.nn.functional.dropout` elsewhere.
+A BERT of the shape of MiniLM, 32 texts of random lengths packed into rows, bf16 autocast. The two sides differ only in
+dropout: that of PyTorch is in the attention kernel, and `torch.nn.functional.dropout` elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unmask.huggingface.table import as_heads
 
 @contextmanager
 def of_pytorch() -> Iterator[None]:
-    """Inside, dropout is PyTorch's."""
+    """A context in which dropout is PyTorch's."""
     import torch.nn.functional as F
 
     from unmask.kernels import attention
@@ -34,7 +34,7 @@ def of_pytorch() -> Iterator[None]:
 
 
 def step(texts: int, tokens: int, rate: float) -> Callable[[], None]:
-    """One forward, backward and update on texts of about so many tokens."""
+    """One forward, backward and update on texts of about this many tokens."""
     import numpy as np
     import torch
 

@@ -1,4 +1,4 @@
-"""The lineage of BERT on the same ten million words, for the same minutes: what each step of it is worth.
+"""The lineage of BERT on the same ten million words, for the same minutes: the gain of each system.
 
     python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json
     python benchmarks/lineage.py --data DATA --minutes 20 --threads 4 --out lineage.json --resume
@@ -6,8 +6,8 @@
     python benchmarks/lineage.py --data DATA --quick
 
 DATA holds books/, imdb/, blimp/, sst2/, cola/ and mrpc/. Every system has the same tokens and about as many parameters
-as a BERT of 4 layers of 256, and is pre-trained in a fresh process; another one finds what it makes of minimal pairs
-(BLiMP) and, fine-tuned, of three tasks. --out is written after every system, and --resume continues from it.
+as a BERT of 4 layers of 256. Each is pre-trained in one fresh process, and scored in another: on minimal pairs (BLiMP)
+and, after fine-tuning, on three tasks. --out is written after every system, and --resume continues from it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def measure(bench: ten_million.Bench, name: str) -> Result:
 
 
 def line(system: Result) -> str:
-    """One system in a line, as it comes out."""
+    """The result of one system in a line."""
     shown = zip(HEADER[2:], cells(system)[2:], strict=True)
     return ", ".join(f"{head} {cell}" for head, cell in shown if cell)
 

@@ -5,10 +5,10 @@
     python benchmarks/perplexity.py --data DATA --text wikitext --steps 3000 --threads 4 --out wikitext.json
     python benchmarks/perplexity.py --data DATA --quick
 
-DATA holds ptb/, in Mikolov's version. Of WikiText-2 it holds the valid part alone (wikitext2/): what is scored on it
-has learned from ten million words of books and reviews (books/, imdb/), and has never seen an article. Every system
-learns from the same tokens, as many in each step and for as many steps, in a fresh process; another one scores the
-valid and the test part, each read as one text. --out is written after every system, and --resume continues from it.
+DATA holds ptb/, in Mikolov's version. Of WikiText-2 it holds only the valid part (wikitext2/): systems that are scored
+on it are trained on ten million words of books and reviews (books/, imdb/), without articles. Every system is trained
+on the same tokens, with as many in a step and for as many steps, in a fresh process; another process scores the valid
+and the test part, each read as one text. --out is written after every system, and --resume continues from it.
 benchmarks/README.md says what is counted.
 """
 
@@ -104,7 +104,7 @@ def sentences(data: Path, part: str) -> list[str]:
 
 
 def parts(text: str, data: Path, quick: bool) -> dict[str, Result]:
-    """Part -> its text, and how many words it has as published. Raises UnmaskError where DATA does not hold it."""
+    """Part -> its text, and its number of words as published. Raises UnmaskError where DATA does not hold it."""
     if text == "wikitext":
         path = data / "wikitext2" / "wiki.valid.tokens.gz"
         if not path.is_file():
@@ -120,7 +120,7 @@ def parts(text: str, data: Path, quick: bool) -> dict[str, Result]:
 
 
 def corpus(text: str, data: Path, folder: Path, quick: bool) -> Result:
-    """The training text as a corpus of word pieces, built once: its place, and what it holds."""
+    """The training text as a corpus of word pieces, built once: its folder, and facts about it."""
     if text == "wikitext":
         size = ten_million.QUICK if quick else ten_million.Size(vocabulary=VOCABULARY)
         found = ten_million_text.corpus(data, folder, size.words, size.vocabulary)

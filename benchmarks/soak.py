@@ -1,18 +1,18 @@
 """Soak test: `unmask serve` at twice the request rate of its capacity. Only 200 and 429 may come; memory stays flat.
 
-First as many clients as answers are waited for tell the capacity; then requests are sent at twice that rate, by the
-clock and not by the answers, and their latency counts from the time at which they were due. The client shares the
-machine with the service. Where it cannot send at the rate that it says, or is late, that is the verdict, for what the
-service did under less load says nothing of it under more.
+First, clients that wait for their answers measure the capacity. Then requests are sent at twice that rate, by the clock
+and not by the answers; their latency counts from the time at which they were due. The client shares the machine with
+the service. If it cannot send at this rate, or sends late, the test fails, because the service had less load than
+intended.
 
     python benchmarks/soak.py --minutes 10 --out soak.json
     python benchmarks/soak.py --minutes 2 --model runs/encoder
 
-Memory is looked at every second. What it does in the first WARM of the time is not counted (buffers grow to the largest
-batch, the allocator settles); after that a line through the looks must not rise by more than LEAK a minute. Runs of
-less than a minute say nothing of memory.
+Memory is measured every second. The first WARM of the time does not count (buffers grow to the largest batch, the
+allocator settles). After that, a line through the measurements must not rise by more than LEAK a minute. Runs of less
+than a minute do not judge memory.
 
-Ends with status 1 where another status came, a connection broke, memory grew, or the client was too slow.
+Ends with status 1 if another status came, a connection broke, memory grew, or the client was too slow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TIMEOUT = 90.0
 
 
 class Load:
-    """Requests to one address, and what came of them. Connections are kept, and little is done for each request."""
+    """Requests to one address, and their results. Connections are kept, and the work for each request is small."""
 
     def __init__(self, address: str, seed: int) -> None:
         place = urlsplit(address)
@@ -62,7 +62,7 @@ class Load:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what came so far."""
+        """Forget all results so far."""
         self.statuses: Counter[str] = Counter()
         self.seconds: list[float] = []  # of what was answered, from the time when it was due
         self.lags: list[float] = []  # from the time when a request was due until it was sent
@@ -218,8 +218,8 @@ def percentile(values: list[float], share: float) -> float | None:
 
 
 def grown(looks: list[tuple[float, float]], begin: float) -> dict[str, float]:
-    """Memory from second `begin` on: MiB in the beginning and at the end of the line through the looks (second, MiB),
-    its slope in MiB a minute, and how far that may be off (two standard errors)."""
+    """Memory from second `begin` on, by the line through the measurements (second, MiB): MiB at its begin and end, its
+    slope in MiB a minute, and two standard errors of the slope."""
     later = np.array([look for look in looks if look[0] >= begin])
     if len(later) < 3:
         return {"before": looks[-1][1], "after": looks[-1][1], "slope": 0.0, "error": float("inf")}
@@ -232,7 +232,7 @@ def grown(looks: list[tuple[float, float]], begin: float) -> dict[str, float]:
 
 
 def verdicts(found: dict[str, Any]) -> list[str]:
-    """What did not hold, a sentence each."""
+    """The failed conditions, one sentence each."""
     wrong = []
     others = set(found["statuses"]) - {"200", "429"}
     if others:

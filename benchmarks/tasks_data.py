@@ -1,4 +1,4 @@
-"""The tasks of `tasks.py`: where their rows are, how many are used, and one plain form that both sides read.
+"""The tasks of `tasks.py`: the files of their rows, the number of rows, and one plain format that both sides read.
 
 Every set becomes JSON lines of one of four forms: {text, pair, label}, {words, tags}, {id, question, context,
 answers} and {text, question, choices, label}.
@@ -37,7 +37,7 @@ class Task:
     read       the records of "train" or "dev"
     length     longest sequence, in tokens
     first      take the first rows in place of evenly spaced ones
-    note       what a reader of the table should know
+    note       a note below the table
     """
 
     folder: str
@@ -53,7 +53,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Files of a task as both sides read them, with the numbers of rows used and there."""
+    """Files of a task as both sides read them, with the numbers of rows that are used and that exist."""
 
     files: dict[str, str]
     used: dict[str, int]
@@ -133,7 +133,7 @@ def table(
     """Reader of TSV files with a header and without quotes.
 
     columns  of the text, and of the second one where there is one
-    halves   where both names are of one file: its first rows, so many, are for training, the others for dev
+    halves   for train and dev in one file: the number of its first rows that are for training; the others are for dev
     """
 
     def read(opened: Opened, split: str) -> list[Record]:

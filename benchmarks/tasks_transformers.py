@@ -1,4 +1,4 @@
-"""The other side of `tasks.py`, `transformers.Trainer`; and the scores of both, from folders opened with transformers.
+"""The peer in `tasks.py`, `transformers.Trainer`; and the scores of both sides, from folders opened with transformers.
 
 Hyper-parameters and rows come from `tasks.py`; the encodings are those of the library's own examples: `run_glue.py`,
 `run_ner.py`, `run_qa.py` and `run_swag.py`, with each batch padded to its own longest sequence.
@@ -112,7 +112,7 @@ def encode_texts(rows: Sequence[Record], tokenizer: Any, settings: Settings, lab
 
 
 def encode_words(rows: Sequence[Record], tokenizer: Any, settings: Settings, labels: Sequence[str]) -> list[Record]:
-    """Sentences with a tag at the first piece of each word; what lies behind the longest length is cut."""
+    """Sentences with a tag at the first piece of each word, cut to the longest length."""
     numbers = {label: i for i, label in enumerate(labels)}
     found = tokenizer(
         [row["words"] for row in rows], is_split_into_words=True, truncation=True, max_length=settings["length"]
@@ -172,7 +172,7 @@ def _place(found: Any, window: int, answers: Record) -> tuple[int, int]:
 
 
 def encode_choices(rows: Sequence[Record], tokenizer: Any, settings: Settings, _: Sequence[str]) -> list[Record]:
-    """The context with each choice, before which the question stands where there is one."""
+    """The context with each choice, which follows the question if there is one."""
     encoded = []
     for row in rows:
         seconds = [f"{row['question']} {choice}" if "question" in row else choice for choice in row["choices"]]
@@ -207,7 +207,7 @@ def score(settings: Settings) -> Result:
 
 
 def answers_of(model: Any, rows: Sequence[Record], tokenizer: Any, settings: Settings) -> list[Any]:
-    """What the model says to each row: a class, a score, tags, a text or the number of a choice."""
+    """The model's answer to each row: a class, a score, tags, a text or the number of a choice."""
     kind = settings["kind"]
     if kind == "question-answering":
         return _spans(model, rows, tokenizer, settings)
@@ -230,7 +230,7 @@ def answers_of(model: Any, rows: Sequence[Record], tokenizer: Any, settings: Set
 
 
 def _logits(model: Any, encoded: Sequence[Record], collate: Any) -> list[Any]:
-    """The logits of each row, of questions [2, tokens], as arrays."""
+    """The logits of each row as arrays; for questions [2, tokens]."""
     import torch
 
     found: list[Any] = []
@@ -261,7 +261,7 @@ def _tags(
 
 
 def _spans(model: Any, rows: Sequence[Record], tokenizer: Any, settings: Settings) -> list[str]:
-    """The best span over the windows of a context, as `run_qa.py` finds it; nothing where that scores higher."""
+    """The best span over the windows of a context, as `run_qa.py` finds it; "" where no answer scores higher."""
     found = windows(rows, tokenizer, settings)
     inputs = [{key: found[key][i] for key in tokenizer.model_input_names} for i in range(len(found["input_ids"]))]
     logits = _logits(model, inputs, _collator("question-answering", tokenizer))
@@ -289,7 +289,7 @@ def _spans(model: Any, rows: Sequence[Record], tokenizer: Any, settings: Setting
 
 
 def scores(kind: str, rows: Sequence[Record], answers: Sequence[Any]) -> dict[str, float]:
-    """The usual metrics, by code that belongs to neither side."""
+    """The usual metrics, by independent code."""
     if kind == "question-answering":
         return squad_scores(rows, answers)
     if kind == "regression":

@@ -1,7 +1,7 @@
-"""Ten million words: what `lineage.py` and `speedrun.py` share: the runs, their scores, the options and the tables.
+"""Ten million words: the runs, scores, options and tables that `lineage.py` and `speedrun.py` share.
 
-The text is that of `ten_million_text.py`. A folder keeps the corpus, the minimal pairs and the runs; a run is a fresh
-process, and what scores it is another. benchmarks/README.md says what is counted.
+The text is that of `ten_million_text.py`. A folder keeps the corpus, the minimal pairs and the runs. A run is a fresh
+process, and its scores come from another. benchmarks/README.md says what is counted.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SAME = ("minutes", "pairs", "seed", "seeds", "full", "quick", "threads")
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything is used.
+    """The sizes of text, vocabulary and data sets.
 
-    words       of text               vocabulary  of the tokenizer          heldout  rows of masked words
+    words       of text               vocabulary  of the tokenizer          heldout  rows of masked tokens
     rows        training and dev rows of a task, at most; None: `ROWS`, and all dev rows
     paradigms   of minimal pairs; None: all
     """
@@ -99,7 +99,7 @@ def _beside(model: Any) -> int:
 
 
 def score(settings: Settings) -> Result:
-    """What a finished folder is worth: masked words, minimal pairs, and tasks after fine-tuning."""
+    """The scores of a finished folder: masked tokens, minimal pairs, and tasks after fine-tuning."""
     from unmask.runs.minimal_pairs import evaluate_minimal_pairs
 
     folder = Path(settings["folder"])
@@ -113,8 +113,8 @@ def score(settings: Settings) -> Result:
 
 
 def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
-    """Loss in nats and share of right guesses of hidden words of the held-out text, the same for every model that
-    guesses them; None for one that does not.
+    """Loss in nats and accuracy on masked tokens of the held-out text, the same tokens for every masked language model;
+    None for other models.
 
     15 % of the tokens of rows of 128, 80/10/10, whatever the model was trained on.
     """
@@ -231,8 +231,8 @@ class Bench:
     ) -> Result:
         """Pre-train one system in a fresh process, score it in another.
 
-        fields  of the recipe, beside the length of the run and its seed
-        fit     what is not as `FIT` has it when the system is fine-tuned
+        fields  of the recipe, besides the length of the run and its seed
+        fit     settings of fine-tuning that differ from `FIT`
         """
         options = self.options
         home = str(self.folder / "runs" / f"{name}-{options.minutes:g}m-s{options.seed}")
@@ -254,8 +254,8 @@ class Bench:
         return {**learned, **common.trial(__file__, "score", asked, threads=options.threads), "fit": asked["fit"]}
 
     def words(self) -> dict[str, dict[str, float]]:
-        """What words alone tell of each task, without a model: "one-hot" and "tf-idf" -> task -> its metric on the dev
-        rows, as `unmask baseline` finds it."""
+        """The scores of regressions on words: "one-hot" and "tf-idf" -> task -> its metric on the dev rows, as
+        `unmask baseline` computes it."""
         from unmask.runs.finetuning.baselines import Baselines, baselines
 
         found: dict[str, dict[str, float]] = {}
@@ -270,7 +270,7 @@ class Bench:
 
 
 def add_options(parser: argparse.ArgumentParser, minutes: float, folder: str) -> None:
-    """What both scripts can be asked."""
+    """The options of both scripts."""
     parser.add_argument("--data", required=True, type=Path, help="folder with books/, imdb/, blimp/, sst2/ and others")
     parser.add_argument("--minutes", type=float, default=minutes, help="of pre-training (default: %(default)s)")
     size = parser.add_mutually_exclusive_group()
@@ -287,7 +287,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, folder: str) ->
 
 
 def settle(options: argparse.Namespace) -> argparse.Namespace:
-    """The options with what depends on others. Leaves with a sentence where there is no data."""
+    """The options, with the values that depend on others. Exits with a sentence if there is no data."""
     if not options.data.is_dir():
         sys.exit(f"There is no folder {options.data}; say with --data where the text is.")
     options.pairs = 1 if options.quick else None if options.full else 200
@@ -296,12 +296,12 @@ def settle(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def asked(options: argparse.Namespace) -> Result:
-    """What all systems of a table have in common."""
+    """The settings that all systems of a table share."""
     return {key: getattr(options, key) for key in SAME}
 
 
 def place(options: argparse.Namespace) -> AbstractContextManager[str]:
-    """The folder that is kept, or one that vanishes after a quick look."""
+    """The folder to keep, or a temporary one with --quick."""
     if options.quick:
         return tempfile.TemporaryDirectory(prefix="unmask-benchmark-")
     return nullcontext(options.folder)
@@ -316,7 +316,7 @@ def percent(task: Result) -> str:
 
 
 def sentences(text: Result, options: Result) -> list[str]:
-    """What the numbers of a table rest on, in a few lines."""
+    """The conditions of the numbers of a table, in a few lines."""
     train, held = text["train"], text["heldout"]
     most = "all pairs" if options["pairs"] is None else f"the first {options['pairs']} pairs"
     return [

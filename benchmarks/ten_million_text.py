@@ -14,7 +14,7 @@ HELDOUT = 0.02  # share of the documents, chosen by the hash of their text
 
 
 def documents(data: Path, words: int) -> Iterator[tuple[str, str]]:
-    """Text and source of chapters, then of reviews, each up to half of so many words.
+    """Text and source of chapters, then of reviews, each up to half of this many words.
 
     Raises UnmaskError where DATA has no such folders.
     """
@@ -23,7 +23,7 @@ def documents(data: Path, words: int) -> Iterator[tuple[str, str]]:
 
 
 def _chapters(folder: Path) -> Iterator[tuple[str, str]]:
-    """What stands between two headings of a book, in the order of the names of the files."""
+    """The chapters of the books, which are the text between two headings, in the order of the names of the files."""
     paths = sorted(folder.glob("*.txt.gz"))
     if not paths:
         raise UnmaskError(f"There are no books (*.txt.gz) in {folder}; say with --data where the text is.")
@@ -40,7 +40,7 @@ def _chapters(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _reviews(folder: Path) -> Iterator[tuple[str, str]]:
-    """The training reviews of IMDB, but for those that are among the labelled test reviews as well."""
+    """The training reviews of IMDB, except for those that are also labelled test reviews."""
     test = {_plain(text) for text in _column(folder / "test_part.tsv.gz")}
     for text in _column(folder / "train.tsv.gz"):
         if _plain(text) not in test:
@@ -66,7 +66,7 @@ def _plain(text: str) -> str:
 
 
 def _up_to(words: int, texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The first texts, until they have so many words."""
+    """The first texts, until they have this many words."""
     found = 0
     for text, source in texts:
         if found >= words:
@@ -76,7 +76,7 @@ def _up_to(words: int, texts: Iterator[tuple[str, str]]) -> Iterator[tuple[str, 
 
 
 def corpus(data: Path, folder: Path, words: int, vocabulary: int) -> Result:
-    """The corpus of so many words and word pieces, built once and kept in `folder`: its place, and what it holds.
+    """The corpus of this many words and word pieces, built once and kept in `folder`: its folder, and facts about it.
 
     Raises UnmaskError where the corpus there is of other text.
     """

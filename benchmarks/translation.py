@@ -1,4 +1,4 @@
-"""Translation: what a fixed vector, attention, convolutions and the Transformer reach within one budget.
+"""Translation: the BLEU of a fixed vector, attention, convolutions and the Transformer within one budget.
 
     python benchmarks/translation.py --data DATA --out translation.json --plot docs/images/bleu_by_length.svg
     python benchmarks/translation.py --data DATA --out translation.json --resume
@@ -95,7 +95,7 @@ def train(settings: Settings) -> Result:
 
 
 def score(settings: Settings) -> Result:
-    """Dev and test pairs, translated by the folder; of the test, how sure the score is."""
+    """Dev and test pairs, translated by the folder, with their scores; for test also a confidence interval."""
     from unmask.data.bitext import reading as bitext
     from unmask.metrics.significance import confidence_interval
     from unmask.runs.translation import evaluate_pairs
@@ -118,7 +118,7 @@ def _digest(path: Path) -> str:
 
 
 def splits(run: Run, data: Path, folder: Path, most: int | None) -> dict[str, list[str]]:
-    """Files of sources and targets for train, dev and test. Leaves with a sentence where they are not there."""
+    """Files of sources and targets for train, dev and test. Exits with a sentence if they are missing."""
     if run.corpus == "multi30k":
         names = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
         files = {
@@ -153,7 +153,7 @@ def _held_out(table: Path, folder: Path, languages: tuple[str, str]) -> dict[str
 
 
 def _first(pair: list[str], folder: Path, most: int) -> list[str]:
-    """The first pairs alone, for a quick look."""
+    """The first pairs alone, for --quick."""
     from unmask.data.bitext import reading as bitext
 
     found = bitext.read(*pair)
@@ -188,7 +188,7 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> Result:
 
 
 def _fields(options: argparse.Namespace) -> dict[str, Any]:
-    """What all systems are given alike."""
+    """The settings of training that are the same for all systems."""
     fields = {
         "training.minutes": options.minutes,
         "training.steps": options.steps,
@@ -232,7 +232,7 @@ SAME = ("minutes", "steps", "tokens", "vocabulary", "average", "dropout", "preci
 
 
 def _asked(options: argparse.Namespace) -> Result:
-    """What all systems of a table have in common."""
+    """The settings that all systems of a table share."""
     return {**{key: getattr(options, key) for key in SAME}, "device": options.device, "quick": options.quick}
 
 

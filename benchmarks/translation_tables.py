@@ -18,14 +18,14 @@ HEADER = (
 
 
 def render(systems: Mapping[str, Result]) -> str:
-    """All systems as Markdown tables: what they reach, and BLEU by the words of the source."""
+    """All systems as Markdown tables: scores and times, and BLEU by the length of the source in words."""
     rows = [cells(system) for system in systems.values()]
     lines = [markdown([HEADER, *rows]), "", *signatures(systems), *warnings(systems)]
     return "\n".join([*lines, "", "Test BLEU by the words of the source (sentences):", "", by_length(systems)])
 
 
 def cells(system: Result) -> list[str]:
-    """A row of the first table; of test BLEU also half of its 95 % interval."""
+    """A row of the first table; test BLEU with half of its 95 % interval."""
     dev, test = (system[split]["scores"] for split in ("dev", "test"))
     return [
         system["title"],
@@ -43,12 +43,12 @@ def cells(system: Result) -> list[str]:
 
 
 def line(system: Result) -> str:
-    """One system in a line, as it comes out."""
+    """The result of one system in a line."""
     return ", ".join(f"{name} {cell}" for name, cell in zip(HEADER[1:], cells(system)[1:], strict=True))
 
 
 def signatures(systems: Mapping[str, Result]) -> list[str]:
-    """What each score was made with, once where it is the same for all."""
+    """The signature of each score, once if it is the same for all."""
     found = {
         (name, value["signature"]) for system in systems.values() for name, value in system["test"]["scores"].items()
     }
@@ -59,7 +59,7 @@ def signatures(systems: Mapping[str, Result]) -> list[str]:
 
 
 def warnings(systems: Mapping[str, Result]) -> list[str]:
-    """Where systems that are compared do not have the same vocabulary, or ran on different devices."""
+    """A note on compared systems with different vocabularies, devices or precisions."""
     compared: dict[tuple[str, ...], list[Result]] = {}
     for system in systems.values():
         texts = system["config"]["texts"]["train"]
@@ -88,7 +88,7 @@ def by_length(systems: Mapping[str, Result]) -> str:
 
 
 def words(above: int, up_to: int | None) -> str:
-    """A bucket, by the words of its sources."""
+    """The name of a bucket: the range of the words of its sources."""
     return f"over {above}" if up_to is None else f"{above + 1}-{up_to}"
 
 

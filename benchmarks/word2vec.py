@@ -45,7 +45,7 @@ def of_unmask(settings: Settings) -> Result:
 
 
 def of_gensim(settings: Settings) -> Result:
-    """The same with gensim; its sentences are lists in memory, or, with "file", lines that its own code reads."""
+    """As `unmask`'s, with gensim; its sentences are lists in memory, or, with "file", lines that its own code reads."""
     from gensim.models import Word2Vec
 
     config = settings["config"]

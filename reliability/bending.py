@@ -1,4 +1,4 @@
-"""How a sound file is bent: bytes, lines, JSON and the headers of weights, each at places drawn at random."""
+"""Mutations of a valid file: of bytes, lines, JSON and the headers of weights, at places drawn at random."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ VALUES += [{"": 0}, {"a": {"b": [1]}}, [1, 2, "x"], [{}], {"0": "x", "1": "y"}]
 def bend(name: str, content: bytes, donors: Sequence[bytes], rng: np.random.Generator) -> bytes:
     """A file's content, changed at one to five places in one of the ways that suit its name.
 
-    donors  what pieces may be taken from: the contents of the files beside it
+    donors  contents of the files beside it, from which pieces may be taken
     """
     ways: list[Callable[[bytes, Sequence[bytes], np.random.Generator], bytes]] = [bytes_bent]
     if name.endswith((".json", ".jsonl", ".json.gz")):
@@ -119,7 +119,7 @@ def bytes_bent(content: bytes, donors: Sequence[bytes], rng: np.random.Generator
 
 
 def lines_bent(content: bytes, donors: Sequence[bytes], rng: np.random.Generator) -> bytes:
-    """Lines dropped, doubled, put elsewhere, joined, with fields changed places; other ends of lines."""
+    """Lines dropped, doubled, moved, joined, or with fields swapped; other line ends."""
     lines = content.split(b"\n")
     for _ in range(int(rng.integers(1, 4))):
         i, j = rng.integers(len(lines), size=2).tolist()
@@ -169,7 +169,7 @@ def json_bent(content: bytes, donors: Sequence[bytes], rng: np.random.Generator)
 
 
 def header_bent(content: bytes, donors: Sequence[bytes], rng: np.random.Generator) -> bytes:
-    """The header of a safetensors file as other JSON, of a length that fits or does not."""
+    """A safetensors file with other JSON in its header, whose stated length is correct or not."""
     (length,) = struct.unpack("<Q", content[:8])
     header = json_bent(content[8 : 8 + length], donors, rng)
     said = len(header) if rng.random() < 0.9 else int(2 ** rng.uniform(0, 64))

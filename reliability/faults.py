@@ -1,4 +1,4 @@
-"""Writes that fail: every call that changes a folder is counted, and one of them, or all from one on, is refused."""
+"""Writes that fail: every call that changes a folder is counted, and one call, or all calls from one on, fails."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Faults:
-    """Refuses what changes the folder `root`, and the hidden ones beside it that bear its name.
+    """Makes calls fail that change the folder `root`, or hidden folders beside it with its name.
 
-    at     number of the call, from 1, that fails; 0: none, all are counted
-    code   errno of the failure: ENOSPC, EDQUOT and EROFS fail from `at` on, as a full disk does, or one that the system
-           makes read-only; others once
+    at     number of the call that fails, from 1; 0: none fails, all are counted
+    code   errno of the failure: ENOSPC, EDQUOT and EROFS fail from call `at` on, as with a full or a read-only disk;
+           other codes fail once
     """
 
     def __init__(self, root: Path, at: int = 0, code: int = errno.ENOSPC) -> None:
         self.root, self.at, self.code, self.calls = root.name, at, code, 0
 
     def check(self, path: Any) -> None:
-        """Count a call on a path; raises the OSError that is due."""
+        """Count a call on a path, and raise OSError if it is to fail."""
         if self.root not in str(path):
             return
         self.calls += 1
@@ -35,13 +35,13 @@ class Faults:
             raise OSError(self.code, os.strerror(self.code), str(path))
 
     def install(self) -> None:
-        """Take the place of the calls, in this process, for good."""
+        """Replace the calls in this process, permanently."""
         import safetensors.torch
 
         faults, plain = self, builtins.open
 
         class Raw(io.FileIO):
-            """A file whose every write is a call."""
+            """A file whose writes count as calls."""
 
             def write(self, content: Any, /) -> int:
                 faults.check(self.name)

@@ -1,4 +1,4 @@
-"""What the fuzzer bends: folders, of tokenizers, vectors, corpora and runs; and all subjects by name."""
+"""Subjects of the fuzzer: folders of tokenizers, vectors, corpora and runs; and all subjects by name."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _corpus(folder: Path) -> Any:
 
 
 def _seal_corpus(folder: Path) -> None:
-    """Sizes and checksums that fit, where the manifest can still be read."""
+    """Write correct sizes and checksums into the manifest, if it can still be read."""
     from unmask.files import describe
 
     place = folder / "corpus" / "manifest.json"

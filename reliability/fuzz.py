@@ -1,20 +1,20 @@
-"""Every reader of files, fed with files bent at random: only an UnmaskError of one sentence may come out.
+"""A fuzzer of every reader of files: on mutated files, a reader may raise only an UnmaskError of one sentence.
 
-Sound files of each kind (`subjects.py`, `folders.py`) are bent: bytes flipped, cut, doubled, replaced by what readers
-stumble over; JSON taken apart and put together with other values; lines moved; headers of weights rewritten; checksums
-made to fit again. All kinds get the same time. Inputs are read in processes of some seconds each, so that one which
-crashes, hangs or takes all memory is known by its number, and can be made again.
+Valid files of each kind (`subjects.py`, `folders.py`) are mutated (`bending.py`): bytes are flipped, cut, doubled or
+replaced by tokens that break readers; values of JSON are replaced; lines are moved; headers of weights are rewritten;
+checksums are made to fit again. All kinds get the same time. Inputs are read in processes of some seconds each, so that
+an input that crashes, hangs or takes all memory is known by its number, and can be made again.
 
     python reliability/fuzz.py --minutes 15                              # about a million inputs on one core
     python reliability/fuzz.py --minutes 1 --subjects csv SQuAD
     python reliability/fuzz.py --subjects csv --input 1234567            # one input again, kept, with its traceback
 
-Where `atheris` is installed, it may choose the bytes instead, by what code they reach (`guided.py`):
+If `atheris` is installed, it can choose the bytes instead, guided by coverage (`guided.py`):
 
     python reliability/fuzz.py --atheris --minutes 10 --subjects csv SQuAD
     python reliability/fuzz.py --subjects csv --folder FOLDER            # what it found, once more
 
-Ends with status 1 where anything did not hold.
+Ends with status 1 if an input failed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main() -> int:
 
 
 class Place:
-    """A folder with the sound files of a subject, of which one at a time is another."""
+    """A folder with the valid files of a subject, in which a file at a time is mutated."""
 
     def __init__(self, subject: Subject, folder: Path) -> None:
         folder.mkdir()
@@ -90,13 +90,13 @@ class Place:
         subject.read(folder)  # what is sound is read; and all that a reader imports is there before processes part
 
     def restore(self) -> None:
-        """What was changed is sound again."""
+        """Restore the changed files."""
         for name in self.changed:
             (self.folder / name).write_bytes(self.sound[name])
         self.changed = set(self.names) if self.subject.seal is not None else set()
 
     def replace(self, name: str, content: bytes) -> None:
-        """Give one file this content, and make the checksums fit."""
+        """Write this content into one file, and make the checksums fit."""
         self.restore()
         self.changed.add(name)
         (self.folder / name).write_bytes(content)
@@ -104,7 +104,7 @@ class Place:
             self.subject.seal(self.folder)
 
     def bent(self, rng: np.random.Generator) -> None:
-        """Bend one file or, at times, two; what the one before bent is sound again."""
+        """Restore the folder, then mutate one file, or sometimes two."""
         self.restore()
         for _ in range(1 + (rng.random() < 0.1)):
             name = self.names[int(rng.integers(len(self.names)))]
@@ -114,7 +114,7 @@ class Place:
             self.subject.seal(self.folder)
 
     def attempt(self) -> str:
-        """What is wrong with how the files are read now; "" where nothing is."""
+        """The failure of the reader on the present files; "" if there is none."""
         from unmask.errors import UnmaskError
 
         try:
@@ -129,7 +129,7 @@ class Place:
 
 
 def _origin(error: BaseException) -> str:
-    """Where in the package an error comes from."""
+    """The place in the package where an error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if f"{os.sep}unmask{os.sep}" in frame.filename] or frames
     return f"({Path(own[-1].filename).name}:{own[-1].lineno})"
@@ -137,7 +137,7 @@ def _origin(error: BaseException) -> str:
 
 @dataclass
 class Tally:
-    """What came of a subject: inputs read, seconds spent, failure -> (number of the first input, how many)."""
+    """The results of a subject: inputs read, seconds spent, failure -> (number of its first input, count)."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -151,7 +151,7 @@ class Tally:
 
 
 def run(places: dict[str, Place], seconds: float, seed: int) -> dict[str, Tally]:
-    """Bend and read until the time is over; the subject that had the least of it is next."""
+    """Mutate and read until the time is over; the next subject is the one that has had the least time."""
     tallies = {name: Tally() for name in places}
     until = time.monotonic() + seconds
     while time.monotonic() < until and sum(len(tally.first) for tally in tallies.values()) < ENOUGH:
@@ -163,7 +163,7 @@ def run(places: dict[str, Place], seconds: float, seed: int) -> dict[str, Tally]
 
 
 def sliced(place: Place, tally: Tally, seed: int, seconds: float) -> None:
-    """Some seconds of inputs, in a process of their own."""
+    """Some seconds of inputs, in a separate process."""
     at = mmap.mmap(-1, 8)  # number of the input that is being read; the process may not live to tell
     read, write = os.pipe()
     pid = os.fork()
@@ -204,7 +204,7 @@ def inputs(place: Place, seed: int, first: int, seconds: float, at: mmap.mmap) -
 
 
 def report(tallies: dict[str, Tally], minutes: float, out: str | None) -> int:
-    """Print what was found, by subject, and where all of it can be had again."""
+    """Print the failures by subject, and how to reproduce them."""
     for name, tally in tallies.items():
         print(f"{name:28} {tally.inputs:9,} inputs {60 * tally.inputs / max(tally.seconds, 1e-9):9,.0f} a minute")
         for origin, (number, what) in tally.first.items():
@@ -228,7 +228,7 @@ def report(tallies: dict[str, Tally], minutes: float, out: str | None) -> int:
 
 
 def again(named: tuple[str, Place], seed: int, number: int) -> int:
-    """One input once more: its files are kept, and what it raises is shown in full."""
+    """Read one input again, keep its files, and show its error in full."""
     name, place = named
     place.bent(np.random.default_rng([seed, number]))
     kept = Path(tempfile.mkdtemp(prefix="unmask-input-")) / "files"
@@ -238,7 +238,7 @@ def again(named: tuple[str, Place], seed: int, number: int) -> int:
 
 
 def seen(place: Place) -> int:
-    """Read what lies in a place, and show what it raises in full."""
+    """Read the files of a place, and show the error in full."""
     failure = place.attempt()
     if failure:
         place.subject.read(place.folder)
@@ -247,7 +247,7 @@ def seen(place: Place) -> int:
 
 
 def chosen(places: dict[str, Place], seconds: float) -> int:
-    """Let atheris bend each file of the subjects for its share of the time."""
+    """Let atheris mutate each file of the subjects for its share of the time."""
     files = [(named, place, name) for named, place in places.items() for name in place.names]
     total = failures = 0
     for named, place, name in files:

@@ -1,4 +1,4 @@
-"""Bytes that atheris chooses by what code they reach: each file of a subject in turn, bent in its ways and in ours."""
+"""Coverage-guided fuzzing by atheris: each file of a subject in turn, mutated by atheris and by `bending.py`."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ MEGABYTES = 6_000  # of memory
 
 @dataclass(frozen=True)
 class Found:
-    """What is wrong with how a file is read, and the folder in which it lies."""
+    """A failure in reading a file, and the folder that holds the file."""
 
     what: str
     folder: Path
 
 
 def guided(place: Any, name: str, seconds: float) -> tuple[int, list[Found]]:
-    """How many inputs were read in place of the file `name`, and what was found: each origin of an error once.
+    """The number of inputs that were read in place of the file `name`, and the failures: one for each origin.
 
-    They are read in one process, which may end before its time: of an error that no Python catches, of too much
-    memory, of an input that takes too long. What it read last is found then.
+    The inputs are read in one process. It may end early, because of an error that Python cannot catch, too much memory,
+    or an input that takes too long; its last input is then a failure.
     """
     kept = Path(tempfile.mkdtemp(prefix="unmask-input-"))
     count = mmap.mmap(-1, 8)
@@ -69,7 +69,7 @@ def guided(place: Any, name: str, seconds: float) -> tuple[int, list[Found]]:
 
 
 def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: mmap.mmap) -> None:
-    """Be the process that reads; it does not come back."""
+    """Run the process that reads; it does not return."""
     os.dup2(os.open(kept / "said", os.O_WRONLY | os.O_CREAT), 2)
     os.dup2(2, 1)
     import atheris
@@ -108,7 +108,7 @@ def _fuzz(place: Any, name: str, seconds: float, kept: Path, pipe: int, count: m
 
 
 def bent(name: str, content: bytes, donors: list[bytes], rng: np.random.Generator) -> bytes:
-    """Bent as its name suggests, where the content is still of that kind."""
+    """The content, mutated by the kind that its name suggests, if it still is of that kind."""
     try:
         return bend(name, content, donors, rng)
     except (struct.error, gzip.BadGzipFile, EOFError, zlib.error, RecursionError):
@@ -121,7 +121,7 @@ def _keep(place: Any, folder: Path) -> Path:
 
 
 def _instrument(instrument: Callable[[Any], Any]) -> None:
-    """Let atheris see the branches of every function of the package that is imported."""
+    """Instrument every imported function of the package, so that atheris sees its branches."""
     for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
         if (function.__module__ or "").partition(".")[0] == "unmask":
             with suppress(Exception):  # what cannot be rewritten is run as it is

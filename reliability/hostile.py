@@ -1,11 +1,11 @@
 """Hostile files: folders, tables and texts made to crash a reader or to fill the memory.
 
-Every case is read in a process of its own. What must hold: it ends with an UnmaskError of one sentence, or reads what
-it can; never another exception; and its memory stays below what a stated cap allows.
+Every case is read in a separate process. The process must read the file or end with an UnmaskError of one sentence,
+never with another exception; and its memory must stay below the stated cap.
 
     python reliability/hostile.py
 
-Files bent at random are the matter of `fuzz.py`. Ends with status 1 where anything did not hold.
+`fuzz.py` reads files with random mutations. Ends with status 1 if a case failed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def rewritten(name: str, change: Callable[[dict[str, Any]], Any]) -> Writer:
-    """A JSON file of the folder with other values; its manifest is gone, as a stranger would see to."""
+    """A JSON file of the folder with other values; the folder has no manifest (`_copy`)."""
 
     def write(folder: Path) -> None:
         values = json.loads((folder / name).read_text())
@@ -71,7 +71,7 @@ def rewritten(name: str, change: Callable[[dict[str, Any]], Any]) -> Writer:
 
 
 def header(content: bytes, size: int | None = None, data: bytes = b"") -> Writer:
-    """A safetensors file of a header, the length that it claims to have, and data."""
+    """A safetensors file of a header, its stated length, and data."""
 
     def write(folder: Path) -> None:
         length = len(content) if size is None else size
@@ -89,7 +89,7 @@ def bytes_in(name: str, content: bytes | Callable[[], bytes]) -> Writer:
 
 
 def sparse(name: str, size: int) -> Writer:
-    """A file of one line of NUL bytes that takes no room on the disk."""
+    """A sparse file with one line of NUL bytes, which takes no space on the disk."""
 
     def write(folder: Path) -> None:
         with open(folder / name, "wb") as file:
@@ -108,12 +108,12 @@ def pickled(name: str) -> Writer:
 
 
 def recoded(name: str, encoding: str, end: int | None = None) -> Writer:
-    """A sound file in another encoding, cut short where `end` says."""
+    """A valid file in another encoding, cut at `end`."""
     return lambda folder: (folder / name).write_bytes(_sound(name).decode().encode(encoding)[:end])
 
 
 def spoilt(name: str, raw: bytes, escaped: bytes) -> Writer:
-    """A sound file with what no text should hold behind its first letter, as JSON escapes it where it is JSON."""
+    """A valid file with invalid characters after its first letters "e": `escaped` in JSON, else `raw`."""
     written = escaped if name.endswith((".json", ".jsonl")) else raw
     return lambda folder: (folder / name).write_bytes(_sound(name).replace(b"e", b"e" + written, 3))
 
@@ -284,7 +284,7 @@ def _bomb(path: Path) -> None:
 
 
 def case(name: str, reader: str, write: Writer, folder: Path, model: Path) -> dict[str, Any]:
-    """Read one hostile file in a process of its own."""
+    """Read one hostile file in a separate process."""
     place = folder / "case"
     place.mkdir()
     if reader == "model":
@@ -303,7 +303,7 @@ def case(name: str, reader: str, write: Writer, folder: Path, model: Path) -> di
 
 
 def attempt(reader: str, path: Path) -> tuple[str, str]:
-    """(what was said, what went wrong) of reading a path."""
+    """The message and the failure of reading a path."""
     from unmask.errors import UnmaskError
 
     try:
@@ -319,7 +319,8 @@ def attempt(reader: str, path: Path) -> tuple[str, str]:
 
 
 def isolated(work: Callable[[], tuple[str, str]]) -> dict[str, Any]:
-    """Run `work` in a forked process: what it said, its time, and the memory that it took beyond this one's."""
+    """Run `work` in a forked process: its message, its failure, its time, and the memory that it took beyond this
+    process's."""
     read, write = os.pipe()
     began = time.monotonic()
     pid = os.fork()

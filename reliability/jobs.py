@@ -1,4 +1,4 @@
-"""What the fault tests run: tiny runs of every kind as commands, and all that a finished one computed."""
+"""Jobs of the fault tests: tiny runs of every kind as commands, and the results of a finished run."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ GOOD, BAD = "kanto", "tisra"  # what decides a label
 class Job:
     """A run that can be killed.
 
-    begin   folder of the run -> arguments of `unmask` that start it; `again`: those that continue it, which are the
-            same where None
-    waits   glob, in the folder beside the run, of what appears while something is being written
-    leaves  names that a finished run leaves beside what `trace` compares
-    whole   whether each file that it leaves, even where it fails, is one of the end
+    begin   folder of the run -> arguments of `unmask` that start it
+    again   folder of the run -> arguments that continue it; None: the same as `begin`
+    waits   glob, in the folder beside the run, of files that exist while something is being written
+    leaves  names that a finished run leaves besides the files that `trace` compares
+    whole   whether every file that the run leaves, even if it fails, must equal that of a finished run
     """
 
     name: str
@@ -44,7 +44,7 @@ class Job:
 
 
 def warm() -> None:
-    """Import once, before the processes part, what each of them would take seconds to import."""
+    """Import slow modules once, before processes are forked."""
     for name in (
         *(
             "unmask.cli.training",
@@ -62,7 +62,7 @@ def warm() -> None:
 def prepare(folder: Path, seed: int = 0, *, brief: bool = False) -> dict[str, Job]:
     """Texts, a corpus and a model in `folder`, and every job by name.
 
-    brief  runs of a few steps, which write everything that a long one does, but only two or three times
+    brief  whether runs have a few steps only, which write all files of a long run, but only two or three times
     """
     rng = np.random.default_rng(seed)
     text, rows, pairs = folder / "text.txt", folder / "rows", folder / "pairs.tsv"
@@ -140,7 +140,7 @@ def prepare(folder: Path, seed: int = 0, *, brief: bool = False) -> dict[str, Jo
 
 
 def _asking(folder: Path) -> list[str]:
-    """What asks a model some questions; the model, which has learned nothing, and the questions are made once."""
+    """The arguments of a command that answers questions; the untrained model and the questions are made once."""
     model, questions = folder / "asked", folder / "questions.json"
     if not model.exists():
         from unmask import huggingface
@@ -179,7 +179,7 @@ def _pair(rng: np.random.Generator) -> str:
 
 
 class Process:
-    """One `unmask` command in a process of its own, forked from this one: what takes seconds to import is there."""
+    """One `unmask` command in a process that is forked from this one, so that slow modules are already imported."""
 
     def __init__(self, command: Sequence[str], log: Path | None = None, **environment: str) -> None:
         sys.stdout.flush()
@@ -190,11 +190,11 @@ class Process:
             self._be(command, log, environment)
 
     def kill(self) -> None:
-        """SIGKILL, to this process alone; its workers have to notice for themselves."""
+        """Send SIGKILL to this process alone; its workers must notice that it is gone."""
         os.kill(self.pid, signal.SIGKILL)
 
     def ended(self) -> bool:
-        """Whether it is over; it stays a zombie until `wait`."""
+        """Whether the process has ended; it stays a zombie until `wait`."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def wait(self) -> int:
@@ -202,7 +202,7 @@ class Process:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def orphans(self, patience: float = 30.0) -> bool:
-        """Whether processes that it started are still there after `patience` seconds."""
+        """Whether processes that it started still exist after `patience` seconds."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
             try:
@@ -213,16 +213,16 @@ class Process:
         return True
 
     def prepare(self) -> None:
-        """What the new process does first."""
+        """The first thing that the new process does."""
 
     def run(self, command: Sequence[str]) -> None:
-        """What it is for."""
+        """The command."""
         from unmask.cli import main
 
         main([*command])
 
     def conclude(self) -> None:
-        """What it does last, if it gets there."""
+        """The last thing that it does, if it is not killed."""
 
     def _be(self, command: Sequence[str], log: Path | None, environment: dict[str, str]) -> None:
         status = 70
@@ -249,7 +249,7 @@ class Process:
 
 
 class Torchrun(Process):
-    """The same command in two processes under the agent of torchrun, which starts both again when one dies."""
+    """The same command in two processes under the agent of torchrun, which restarts both when one dies."""
 
     def run(self, command: Sequence[str]) -> None:
         from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -285,7 +285,7 @@ def _member(command: list[str]) -> None:
 
 
 def trace(folder: Path) -> dict[str, Any]:
-    """All that a run computed, by file: numbers of its rows, but for what the clock says; the checksum of the rest."""
+    """The results of a run, by file: the numbers of rows of metrics without times; checksums of other files."""
     found: dict[str, Any] = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = path.relative_to(folder).as_posix()
@@ -299,16 +299,16 @@ def trace(folder: Path) -> dict[str, Any]:
 
 
 def untimed(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of numbers without those of the clock."""
+    """A row of numbers without times."""
     return {name: value for name, value in row.items() if name not in TIMED}
 
 
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Names of files that are missing, too many, or other than they should be."""
+    """Names of files that are missing, unexpected, or different."""
     return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
 
 
 def leftovers(folder: Path, job: Job) -> list[str]:
-    """Hidden files in the folder of a finished run, and beside it, that should not be there."""
+    """Hidden files in the folder of a finished run, and beside it, that should have been removed."""
     inside = [p.relative_to(folder).as_posix() for p in folder.rglob(".*") if p.name not in job.leaves]
     return sorted(inside + [p.name for p in folder.parent.glob(f".{folder.name}.*")])

@@ -1,20 +1,20 @@
-"""SIGKILL at any moment: runs of every kind are killed, started again, and compared with those that were left alone.
+"""SIGKILL at any moment: runs of every kind are killed, restarted, and compared with uninterrupted runs.
 
-Every trial is one folder: start, kill at a drawn moment, start again, until a start comes to its end. Half of the kills
-are aimed: they wait until a file is being written, and strike some milliseconds later. Of the runs that have settings,
-every other one is killed first before its first checkpoint, soon after its settings are there. What must hold:
+Every trial is one folder: start, kill at a random moment, restart, until a start finishes. Half of the kills are aimed:
+they wait until a file is being written, and kill some milliseconds later. Of the runs with settings, every second one
+is first killed before its first checkpoint, soon after its settings were written. Conditions:
 
-- the last start ends well, by the same command or the one that goes on, without any repair by hand
-- losses, metrics, weights, tokens: every file is bit for bit that of the run that was left alone
-- no temporary file is left, and no process
+- the last start succeeds, by the same command or by the one that continues, without manual repair
+- losses, metrics, weights, tokens: every file equals that of the uninterrupted run, bit for bit
+- no temporary file and no process is left
 
     python reliability/kill.py --kills 20
     python reliability/kill.py --jobs pretrain-workers pretrain-ranks --kills 5 --out killed.json
 
 `pretrain-workers` changes the number of data workers between 0 and 2 at every start, `pretrain-ranks` the number of
-processes between 1, 2 and 4: there, losses agree to 1e-6. `pretrain-elastic` is two processes under torchrun, one of
-which is killed: torchrun starts them again, the run goes on by itself, and its losses agree to 1e-6 with those of one
-process. Ends with status 1 where anything did not hold.
+processes between 1, 2 and 4: their losses agree to 1e-6. In `pretrain-elastic`, one of two processes under torchrun is
+killed: torchrun restarts both, the run continues by itself, and its losses agree to 1e-6 with those of one process.
+Ends with status 1 if a condition failed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 class Trials:
-    """Trials of one job, until it was killed often enough."""
+    """Trials of one job, until it has been killed often enough."""
 
     def __init__(self, jobs: dict[str, Job], name: str, folder: Path, seed: int) -> None:
         self.name, self.folder = name, folder
@@ -100,7 +100,7 @@ class Trials:
         return facts
 
     def _complete(self, out: Path) -> int:
-        """Start until it ends by itself, as whoever finds it stopped would."""
+        """Start it until it finishes, as a user would who finds it stopped."""
         return max((process.wait() for process in self._start(out, 0)), default=0)
 
     def _trial(self, kills: int) -> None:
@@ -120,7 +120,7 @@ class Trials:
         self._compare(out)
 
     def _start(self, out: Path, attempt: int) -> list[Process]:
-        """The processes of one start: of a run that is there, the command that continues with it."""
+        """The processes of one start; for an existing run, of the command that continues it."""
         there = self.job.again is not None and _begun(out)
         command = self.job.again(out) if there and self.job.again else self.job.begin(out)
         log = out.with_suffix(".log")
@@ -136,7 +136,7 @@ class Trials:
         return [Process(command, log)]
 
     def _killed(self, group: Sequence[Process], out: Path) -> bool:
-        """Kill the processes at a drawn moment; False where they came to their end before."""
+        """Kill the processes at a random moment; False if they finished before it."""
         aimed = bool(self.rng.random() < 0.5)
         early = self.job.again is not None and not _begun(out) and self.trials % 2 == 1
         if early:
@@ -193,7 +193,7 @@ class Trials:
 
 
 class Elastic(Trials):
-    """Trials of two processes under torchrun: one of the two is killed, and nobody starts anything again."""
+    """Trials of two processes under torchrun: one of them is killed, and only torchrun restarts them."""
 
     def _trial(self, kills: int) -> None:
         out = self.folder / f"{self.name}-{self.trials}"
@@ -210,7 +210,7 @@ class Elastic(Trials):
             self._compare(out)
 
     def _struck(self, torchrun: Torchrun, out: Path) -> bool:
-        """Kill one of the two once they train, or while they write, and wait until it is gone."""
+        """Kill one of the two processes while they train or write, and wait until it is gone."""
         metrics = out / "metrics.jsonl"
         before = _changed(metrics)
         while _changed(metrics) == before and not torchrun.ended():
@@ -234,7 +234,7 @@ class Elastic(Trials):
 
 
 def _changed(path: Path) -> int:
-    """When a file was written last, in nanoseconds; 0 where it is not there."""
+    """The modification time of a file, in nanoseconds; 0 if it does not exist."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -248,7 +248,7 @@ def _begun(out: Path) -> bool:
 
 
 def _far(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[str]:
-    """Numbers of two traces that are further apart than the order of a sum explains."""
+    """Numbers of two traces whose difference is larger than another order of summation explains."""
     if [row["step"] for row in expected] != [row["step"] for row in found]:
         return ["the steps"]
     return [

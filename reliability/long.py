@@ -1,15 +1,15 @@
-"""A long run: memory and open files stay as they are over 10^5 steps; a line torn by a crash and the clock do no harm.
+"""A long run: memory and open files do not grow over 10^5 steps, and a metrics line cut by a crash does no harm.
 
-A model of one layer and width 8 is pre-trained by the command itself, with checkpoints and evaluations a hundred times
-a run, and watched from outside: the resident memory of the process, and its open files. After
-the first fifth (caches fill, the allocator settles) the memory may grow by at most --megabytes until the end, and the
-number of open files not at all. In the middle the run is killed, half a line is added to its metrics, as a crash would
-leave it, and it goes on; at the end every step has been logged once, and the steps are as many as they should be.
+A model of one layer and width 8 is pre-trained by the command, with a hundred checkpoints and evaluations, while the
+resident memory and the open files of the process are measured from outside. After the first fifth (caches fill, the
+allocator settles), memory may grow by at most --megabytes until the end, and the number of open files not at all. In
+the middle, the run is killed, half a line is added to its metrics, as a crash would leave it, and the run is resumed.
+At the end, every step must have been logged exactly once.
 
     python reliability/long.py                        # 10^5 steps
     python reliability/long.py --steps 10000
 
-Ends with status 1 where anything did not hold.
+Ends with status 1 if a condition failed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> int:
 
 
 def long_run(folder: Path, steps: int, megabytes: float) -> dict[str, Any]:
-    """Run, kill, go on; what was seen, and what did not hold."""
+    """Run, kill and resume; returns the measurements and the failures."""
     prepare(folder)
     out, log = folder / "run", folder / "log"
     logged = max(1, steps // 1_000)
@@ -78,7 +78,8 @@ def long_run(folder: Path, steps: int, megabytes: float) -> dict[str, Any]:
 
 
 def watched(process: Process, out: Path, until: int | None = None) -> dict[str, Any]:
-    """Look at a run until it ends, or kill it at the step `until`: (step, bytes of memory, open files) of each look."""
+    """Measure a run until it ends, or kill it at the step `until`: its status, and (step, bytes of memory, open files)
+    of each measurement."""
     looks: list[tuple[int, int, int]] = []
     while not process.ended():
         step = newest(out / "metrics.jsonl")
@@ -93,7 +94,7 @@ def watched(process: Process, out: Path, until: int | None = None) -> dict[str, 
 
 
 def seen(pid: int) -> tuple[int, int] | None:
-    """Bytes of memory and open files of a process; None where it is over."""
+    """Bytes of memory and open files of a process; None if it has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return (pages * PAGE, len(os.listdir(f"/proc/{pid}/fd"))) if pages else None
@@ -102,7 +103,7 @@ def seen(pid: int) -> tuple[int, int] | None:
 
 
 def newest(path: Path) -> int:
-    """The step of the last whole line of the metrics, 0 where there is none."""
+    """The step of the last complete line of the metrics; 0 if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 4_096))
@@ -113,12 +114,13 @@ def newest(path: Path) -> int:
 
 
 def settled(part: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """The looks after the first fifth of a part."""
+    """The measurements after the first fifth of a part."""
     return part["looks"][len(part["looks"]) // 5 :]
 
 
 def uneven(part: dict[str, Any], megabytes: float) -> list[str]:
-    """What grew in a part of the run: the medians of a fifth at the beginning and one at the end are compared."""
+    """The growth of memory and open files in a part of the run, by the medians of its first and last fifth after
+    `settled`."""
     looks = settled(part)
     if len(looks) < 10:
         return [f"only {len(looks)} looks, which tell nothing; take more steps"]
@@ -130,7 +132,7 @@ def uneven(part: dict[str, Any], megabytes: float) -> list[str]:
 
 
 def unlogged(path: Path, steps: range) -> list[str]:
-    """Steps that are missing in the metrics, or there twice; lines that are not whole."""
+    """Steps that are missing in the metrics, or logged twice; incomplete lines."""
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     except ValueError as error:
@@ -140,7 +142,7 @@ def unlogged(path: Path, steps: range) -> list[str]:
 
 
 def summary(part: dict[str, Any]) -> dict[str, Any]:
-    """Memory in MB and open files of a part, least and most after its first fifth, and at its end."""
+    """Memory in MB and open files of a part: minimum and maximum after its first fifth, and at its end."""
     looks = settled(part)
     memory, files = [m / 1e6 for _, m, _ in looks], [f for *_, f in looks]
     if not looks:

@@ -1,4 +1,4 @@
-"""What the fuzzer bends: folders of models, each kind that is read; see folders.py."""
+"""Subjects of the fuzzer: folders of models, of every kind that can be read; see folders.py."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _write_encoder(folder: Path) -> None:
 
 
 def _write_spelling(folder: Path) -> None:
-    """An ELMo, which answers by characters."""
+    """An ELMo, which reads characters."""
     from unmask import huggingface
     from unmask.data.text import spelling
 

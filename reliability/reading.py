@@ -1,4 +1,4 @@
-"""What a stranger's file can be read by: a reader for each kind, named by the file that it reads, and a sound one."""
+"""The readers of files from others: a reader for each kind of file, and a valid file for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SQUAD = b"""{"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context"
 
 @dataclass(frozen=True)
 class Reader:
-    """How a file of one kind is read, and a sound one of it."""
+    """A reader for a kind of file, and a valid file of that kind."""
 
     read: Callable[[Path], Any]
     sample: bytes = b""
@@ -31,7 +31,7 @@ class Reader:
         return self.read(path)
 
     def warm(self) -> None:
-        """Import what it needs, so that a measurement after it is of the file alone."""
+        """Read a valid file, so that later measurements do not include imports."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / self.name
             if self.sample:
@@ -42,7 +42,7 @@ class Reader:
 
 
 def write_model(folder: Path) -> Path:
-    """A tiny BERT that classifies, with its tokenizer."""
+    """Write a tiny BERT with a head for classification, and its tokenizer."""
     from unmask import huggingface
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert

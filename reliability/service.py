@@ -1,15 +1,15 @@
 """Hostile clients of `unmask serve`: /health must be answered within 0.2 s, at the 99th percentile, under every attack.
 
-The service runs in a process of its own on 127.0.0.1, with small untrained models. A second process asks /health on new
-connections all the while and measures what it waits. Each attack goes on for --seconds with a few connections, after
-the same time without one: the two are reported beside each other, for on a busy machine both are slow. So is how late
-the measuring process itself was: where that is more than LATE, nothing is said of the service.
+The service runs in a separate process on 127.0.0.1, with small untrained models. A second process requests /health on
+new connections and measures the latency. Each attack takes --seconds with a few connections, after the same time
+without an attack; both latencies are reported, because on a busy machine both are slow. The report also has the
+lateness of the measuring process: if it is more than LATE, a slow service is not a failure.
 
     python reliability/service.py
     python reliability/service.py --seconds 3 --attacks slow_readers unfinished_heads
 
-Ends with status 1 where the limit was passed, where the service took more memory than MEMORY, or where work for
-clients that hung up kept it from ending after SIGTERM. Every attack is limited in connections, bytes and time.
+Ends with status 1 if the limit was exceeded, if the service took more memory than MEMORY, or if work for clients that
+hung up delayed its end after SIGTERM. Every attack is limited in connections, bytes and time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Attack = Callable[[Place, threading.Event], None]
 
 
 def post(place: Place, path: str, body: bytes, *, read: bool = True, head: bytes = b"") -> socket.socket | None:
-    """One request on a connection of its own; the connection where the answer is not to be read."""
+    """One request on a new connection; returns the connection if the answer is not to be read."""
     lines = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     lines += f"Content-Length: {len(body)}\r\n"
     client = socket.create_connection(place, timeout=20)
@@ -70,7 +70,7 @@ def post(place: Place, path: str, body: bytes, *, read: bool = True, head: bytes
 
 
 def posting(path: str, body: Callable[[], bytes]) -> Attack:
-    """CLIENTS send the same body again and again."""
+    """CLIENTS send the same body repeatedly."""
 
     def attack(place: Place, over: threading.Event) -> None:
         made = body()
@@ -98,7 +98,7 @@ def side_by_side(work: Callable[[], None], count: int) -> None:
 
 
 def slow_readers(place: Place, over: threading.Event) -> None:
-    """Three ask for long answers and read none of them."""
+    """Three clients request long answers and do not read them."""
     body = asking(texts=["the"] * 2_048, model="encoder")()
     open_ = []
     for _ in range(3):
@@ -111,7 +111,7 @@ def slow_readers(place: Place, over: threading.Event) -> None:
 
 
 def unfinished_heads(place: Place, over: threading.Event) -> None:
-    """Many connections begin a request and do not go on; a line a second keeps each of them alive."""
+    """Many connections begin a request and do not finish it; a line a second keeps each of them alive."""
     open_: list[socket.socket] = []
     while not over.is_set():
         with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def unfinished_heads(place: Place, over: threading.Event) -> None:
 
 
 def aborted_writing(place: Place, over: threading.Event) -> None:
-    """Clients ask for long texts, and hang up at once."""
+    """Clients request long texts, and hang up at once."""
     body = asking(texts="the", model="lm", sampling={"max_length": 512, "samples": 16})()
     while not over.is_set():
         with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def aborted_writing(place: Place, over: threading.Event) -> None:
 
 
 def overload(place: Place, over: threading.Event) -> None:
-    """More than can be answered: short requests from many connections."""
+    """Overload: short requests from many connections."""
     body = asking(texts=[TEXT] * 8, model="classifier")()
 
     def send() -> None:
@@ -188,7 +188,7 @@ ATTACKS: dict[str, Attack] = {
 
 
 def write_models(place: Path) -> list[Path]:
-    """Folders of untrained models, of which the encoder has long vectors."""
+    """Folders of untrained models; the encoder has long vectors."""
     from unmask import huggingface
     from unmask.data.text.subwords import train as train_subwords
     from unmask.data.text.tokenizer import Tokenizer
@@ -230,13 +230,13 @@ def serving(folders: list[Path]) -> Iterator[tuple[subprocess.Popen[str], Place]
 
 
 def memory(process: subprocess.Popen[str], name: str) -> float:
-    """MiB that the process has (VmRSS), or had at most (VmHWM)."""
+    """Resident memory of the process in MiB: the present one (VmRSS) or the maximum so far (VmHWM)."""
     found = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
     return int(found[1]) / 1_024 if found else 0.0
 
 
 def probe(place: Place, seconds: float) -> None:
-    """Ask /health for so long, and print the waits and how late this process was, in seconds."""
+    """Request /health for `seconds`, and print the latencies and the lateness of this process, in seconds."""
     waits, late, failures = [], [], 0
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -258,7 +258,7 @@ def probe(place: Place, seconds: float) -> None:
 
 
 def probed(place: Place, seconds: float) -> dict[str, Any]:
-    """What `probe` finds, meanwhile, from another process."""
+    """The results of `probe` in another process."""
     command = [sys.executable, __file__, "--probe", f"{place[0]}:{place[1]}", "--seconds", str(seconds)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=seconds + 60)
     found = json.loads(done.stdout)
@@ -277,7 +277,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def attacked(name: str, place: Place, process: subprocess.Popen[str], seconds: float) -> dict[str, Any]:
-    """/health without the attack, and with it."""
+    """Latencies of /health without the attack and with it, and the memory that was added."""
     before, held = probed(place, seconds), memory(process, "VmRSS")
     over = threading.Event()
     attacker = threading.Thread(target=ATTACKS[name], args=(place, over))
@@ -290,7 +290,7 @@ def attacked(name: str, place: Place, process: subprocess.Popen[str], seconds: f
 
 
 def ending(folders: list[Path], aborted: int) -> float:
-    """Seconds from SIGTERM to the end, with work for so many clients that hung up under way."""
+    """Seconds from SIGTERM to the end of the service, with pending work for `aborted` clients that hung up."""
     with serving(folders) as (process, place):
         body = asking(texts="the", model="lm", sampling={"max_length": 512, "samples": 16})()
         post(place, "/health", b"")
@@ -306,7 +306,7 @@ def ending(folders: list[Path], aborted: int) -> float:
 
 
 def verdict(found: dict[str, Any]) -> str:
-    """What is wrong; empty where nothing is."""
+    """The failure in words; empty if there is none."""
     during, before = found["during"], found["before"]
     if found["added"] > MEMORY:
         return "too much memory"

@@ -1,16 +1,16 @@
 """Storage that fails: every write of a run in turn, folders that cannot be written, checkpoints with flipped bytes.
 
-For each write, flush, rename and new folder of a run (or `--sample` of them, drawn with a seed): the same run with that
-call refused, by a full disk (ENOSPC, from there on), an error of the device (EIO, once), a permission that is lost
-(EACCES, once), or a file system that becomes read-only (EROFS, from there on). The first call is always among them: a
-folder that cannot be written from the beginning. What must hold:
+For each write, flush, rename and new folder of a run (or for `--sample` of them, drawn with a seed), the run is
+repeated with a failure of that call: a full disk (ENOSPC, from this call on), a device error (EIO, once), a lost
+permission (EACCES, once), or a file system that becomes read-only (EROFS, from this call on). The first call is always
+among them: a folder that cannot be written at all. Conditions:
 
-- the run ends with one sentence and status 2, or goes on as if nothing had happened; there is never a traceback
-- the checkpoint that was the last one is sound, and the run continues from it to the same end, bit for bit
-- what writes single files (a corpus, answers, an export) leaves each of them whole or not at all
+- the run ends with one sentence and status 2, or continues as if nothing had happened; there is never a traceback
+- the last checkpoint is valid, and the run continues from it to the same end, bit for bit
+- commands that write single files (a corpus, answers, an export) leave each file whole or not at all
 
-Then sampled bytes of each file of the newest checkpoint are flipped: none may be overlooked, and the run continues from
-the checkpoint before, says so, and comes to the same end.
+Then sampled bytes of each file of the newest checkpoint are flipped: every flip must be noticed, and the run must
+continue from the previous checkpoint, report it, and reach the same end.
 
     python reliability/storage.py --sample 40
     python reliability/storage.py --brief --sample 0        # every call, of runs of a few steps
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 class Faulty(Process):
-    """A command whose writes under a folder fail; the number of calls goes to the file `count`."""
+    """A command whose writes under a folder fail; it writes the number of calls to the file `count`."""
 
     def __init__(self, command: list[str], log: Path, faults: Faults, count: Path | None = None) -> None:
         self.faults, self.count = faults, count
@@ -108,7 +108,7 @@ def refused(job: Job, folder: Path, sample: int, errors: list[str], rng: np.rand
 
 
 def one(job: Job, out: Path, faults: Faults, expected: dict[str, Any]) -> list[str]:
-    """What did not hold after one refused call."""
+    """The conditions that failed after one failed call."""
     log = out.with_suffix(".log")
     status = Faulty(job.begin(out), log, faults).wait()
     said = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -129,7 +129,7 @@ def one(job: Job, out: Path, faults: Faults, expected: dict[str, Any]) -> list[s
 
 
 def resumed(job: Job, out: Path, log: Path) -> int:
-    """Go on without faults; 0 also where all was done."""
+    """Continue without faults; returns the status, which is 0 also if the run was finished."""
     there = job.again is not None and any([*out.glob("run.json"), *out.glob("checkpoints/step-*")])
     status = Process(job.again(out) if there and job.again else job.begin(out), log).wait()
     said = log.read_text() if log.exists() else ""
@@ -137,7 +137,7 @@ def resumed(job: Job, out: Path, log: Path) -> int:
 
 
 def flipped(job: Job, folder: Path, count: int, rng: np.random.Generator) -> dict[str, Any]:
-    """Flip a byte of the newest checkpoint, continue from the one before, and compare the end."""
+    """Flip a byte of the newest checkpoint, continue from the previous one, and compare the end."""
     began, failures = time.monotonic(), []
     assert job.again is not None
     whole = folder / f"{job.name}-sound"

@@ -1,4 +1,4 @@
-"""What the fuzzer bends: rows and texts, a sound file of each kind and every call that reads it; see folders.py."""
+"""Subjects of the fuzzer: rows and texts, a valid file of each kind and every call that reads it; see folders.py."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from reading import READERS
 class Subject:
     """Files of one kind.
 
-    write  makes sound files in an empty folder
+    write  writes valid files into an empty folder
     read   reads that folder, as a command would read files of the kind
-    seal   writes checksums that fit the files again, as a stranger would: what is hidden behind them is reached too
+    seal   writes checksums that fit the changed files, as an attacker would, so that the code after the check is tested
     """
 
     write: Callable[[Path], object]
@@ -27,7 +27,7 @@ class Subject:
 
 
 def of_files(read: Callable[[Path], Any], **files: bytes) -> Subject:
-    """A subject of files by name (`__` for the point); `read` is given the first of them."""
+    """A subject of files by name (`__` for the dot); `read` gets the first of them."""
     named = {name.replace("__", "."): content for name, content in files.items()}
     first = next(iter(named))
 
@@ -39,7 +39,7 @@ def of_files(read: Callable[[Path], Any], **files: bytes) -> Subject:
 
 
 def every(*calls: Callable[[], Any]) -> None:
-    """Make all the calls, though some are refused; the last refusal is raised at the end."""
+    """Make all calls, even if some raise UnmaskError; the last error is raised at the end."""
     from unmask.errors import UnmaskError
 
     refused = None
@@ -56,7 +56,7 @@ def every(*calls: Callable[[], Any]) -> None:
 
 
 WAYS: tuple[Mapping[str, Any], ...] = ({}, {"skip": True}, {"labelled": False})
-"""Ways to read rows: to learn from, to leave out what is wrong, to answer."""
+"""Ways to read rows: for training, without damaged rows, for prediction."""
 
 
 def _table(path: Path) -> None:

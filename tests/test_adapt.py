@@ -183,7 +183,7 @@ def test_a_new_head_and_parts_that_are_left_out_are_named(folders, tmp_path):
     display = Notes()
     run = Pretrain(config(folders["encoder"]), [folders["corpus"]], tmp_path / "run", display=display)
     (note,) = display.notes
-    assert "encoder has no masked-word (mlm) head: it is new" in note
+    assert "encoder has no masked-token (mlm) head: it is new" in note
     assert note.endswith("so not part of the result: the pooler.")
     theirs = transformers.BertModel.from_pretrained(folders["encoder"]).state_dict()
     ours = huggingface.export(run.model)

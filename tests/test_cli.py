@@ -102,8 +102,8 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["finetune", "--out", "out"], "--model"),
         (["finetune", "--out", "out", "--rank", "16"], "--rank is for --strategy lora; 'full' has no use for it"),
         (["finetune", "--out", "out", "--strategy", "lora", "--layers", "3"], "--layers is for --strategy top; 'lora'"),
-        (["finetune", "--out", "out", "--temperature", "4"], "--temperature is of a teacher"),
-        (["finetune", "--out", "out", "--balance", "weights", "--gamma", "3"], "--gamma is of the focal loss"),
+        (["finetune", "--out", "out", "--temperature", "4"], "--temperature needs a teacher"),
+        (["finetune", "--out", "out", "--balance", "weights", "--gamma", "3"], "--gamma is for the focal loss"),
         (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
         (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
         (["baseline"], "--train FILE"),
@@ -591,7 +591,7 @@ def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
     assert "Next: unmask pretrain bert-mini --sentences none --corpus c" in said
     smallest = ["--model.layers", "1", "--model.dim", "8", "--model.hidden", "8", "--model.heads", "2", "--batch", "2"]
     main(["pretrain", "bert-tiny", "--sentences", "none", "--corpus", "c", "--out", "r", "--steps", "1", *smallest])
-    assert "Held-out masked words" in capsys.readouterr().out
+    assert "Held-out masked tokens" in capsys.readouterr().out
     (folder / "line.txt").write_text("One sentence alone.\n")
     main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
     assert "  Nothing is held out" in capsys.readouterr().out

@@ -432,7 +432,7 @@ def test_a_teacher_with_a_crf_is_refused(tmp_path):
     crf = Tagging(["O", "X", "Y"], crf=True)
     with pytest.raises(UnmaskError, match="without a CRF"):
         load_teacher(save(tmp_path, crf), Tagging(["O", "X", "Y"]), TOKENIZER)
-    with pytest.raises(UnmaskError, match="no soft answers: distil without it"):
+    with pytest.raises(UnmaskError, match="without a distribution for each tag: distil without it"):
         Distilled(crf, build(crf))
 
 

@@ -174,7 +174,7 @@ def test_the_loss_for_rows(rows, name, expected):
         ([Row("a", place="a.tsv:1")], None, "a.tsv:1 has one text"),
         (pairs("1", "2", ""), None, "a.tsv:3 is of another kind than most rows: it has a pair without a label"),
         ([*pairs("", ""), Row("a", place="a.tsv:9")], None, "a.tsv:9 is of another kind"),
-        (pairs("3", "3"), None, "Scores from 3 to 3 say nothing"),
+        (pairs("3", "3"), None, "Scores from 3 to 3 are no range"),
         (pairs("", ""), "cosine", "a.tsv:1 and the rows after it are positives, which the loss 'cosine' cannot use"),
         (pairs("yes", "no"), "triplet", "cannot use"),
         (pairs("1", "2"), "cosin", "cosine"),
@@ -207,7 +207,7 @@ def test_scores_beside_classes_are_judged_but_not_learned():
 
 def test_embedding_without_a_loss_does_not_learn():
     encoded = Embedding().encode(pairs(""), TOKENIZER, 40)
-    with pytest.raises(UnmaskError, match="has none"):
+    with pytest.raises(UnmaskError, match="has no loss"):
         Embedding().loss(MODEL, collate.pad(encoded.examples, 0))
     with pytest.raises(UnmaskError, match=r"pooling 'maen'.*'mean'"):
         Embedding(pooling="maen")

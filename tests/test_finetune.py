@@ -299,7 +299,7 @@ def test_without_a_dev_file_some_rows_are_held_out(trunk, files, tmp_path):
     display = Spy()
     settings = FineTuning().override({"model": trunk, "train": files / "train.tsv", "epochs": 1, "device": "cpu"})
     finetune(settings, tmp_path / "run", display=display)
-    assert any("10 rows" in note and "of each class its share" in note for note in display.notes)
+    assert any("10 rows" in note and "the same share of each class" in note for note in display.notes)
 
 
 def test_dev_rows_of_a_single_class_are_said(trunk, files, tmp_path):
@@ -308,7 +308,7 @@ def test_dev_rows_of_a_single_class_are_said(trunk, files, tmp_path):
     display = Spy()
     settings = FineTuning().override({"model": trunk, "train": tmp_path / "train.tsv", "epochs": 1, "seeds": 1})
     finetune(settings, tmp_path / "run", display=display)
-    assert "Every dev row has the label good, so that their scores tell nothing about the others." in display.notes
+    assert "Every dev row has the label good, so the dev scores say nothing about other labels." in display.notes
 
 
 def test_regression_opens_in_transformers(trunk, tmp_path):

@@ -747,7 +747,7 @@ def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
         (chooser, [{"text": "film", "choices": "ab"}], "two or more texts"),
         (tagger, [{"words": [1]}], "'words' must be a list of strings"),
         (tagger, [{"words": []}], "'words' must be a list of strings"),
-        (tagger, [{"text": "film", "words": ["plot"]}], "the word 'plot' does not stand in the text"),
+        (tagger, [{"text": "film", "words": ["plot"]}], "the word 'plot' is not in the text"),
         (tagger, [{"label": "x"}], "Text 1 has no 'text'; it must be an object with words"),
         (classifier, [{"label": "x"}], "Text 1 has no 'text'"),
         (classifier, [{"text": ""}], "Text 1 is empty"),

@@ -548,7 +548,9 @@ def test_answers_that_no_pieces_make_up_are_counted():
     none = Question("film", context, possible=False, id="4")
     encoded = QuestionAnswering().encode([sound, torn, both, none, Row("film", context)], TOKENIZER, 64)
     assert encoded.torn == 1
-    assert encoded.notice == ("1 of 5 rows (20.0%) have an answer that no pieces make up: none can match it exactly.")
+    assert encoded.notice == (
+        "1 of 5 rows (20.0%) have an answer that begins or ends inside a piece: no span can match it."
+    )
 
 
 def test_bad_input():

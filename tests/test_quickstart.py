@@ -55,7 +55,7 @@ def test_the_tour_runs_and_writes_its_report(small, tmp_path, capsys):
         (32, way) for way in (PRETRAINED, RANDOM, LEXICAL)
     }
     assert 0 < facts["test_sentences"] < 80
-    for part in ("A BERT from nothing", "Word-level F1", "Masked words: loss", "What it guesses", "warm_start"):
+    for part in ("A BERT from nothing", "Word-level F1", "Masked tokens: loss", "What it guesses", "warm_start"):
         assert part in page
     printed = capsys.readouterr().out
     assert "unmask finetune --model" in printed

@@ -610,9 +610,9 @@ def test_what_means_nothing_to_rows_that_are_scored_is_refused(trunk, reviews, t
     huggingface.save(tmp_path / "run", loaded.model, loaded.tokenizer, labels=("neg", "pos"))
     for fields in ({"train": "a.tsv"}, {"dev": "a.tsv"}, {"test": "a.tsv"}, {"most": 3}, {"allow_overlap": True}):
         name = next(iter(fields)).replace("_", "-")
-        with pytest.raises(UnmaskError, match=f"--rows.{name} means nothing here: every row of --data is scored"):
+        with pytest.raises(UnmaskError, match=f"--rows.{name} has no effect here: every row of --data is scored"):
             evaluate(tmp_path / "run", reviews["dev"], Rows().replace(**fields))
-        with pytest.raises(UnmaskError, match=f"--rows.{name} means nothing here"):
+        with pytest.raises(UnmaskError, match=f"--rows.{name} has no effect here"):
             evaluate_in_context(trunk, reviews["dev"], InContext(rows=Rows().replace(**fields)))
 
 
@@ -686,9 +686,9 @@ def test_rows_of_another_encoding_are_refused_and_read_where_it_is_named(family,
 def test_what_stands_between_labels_is_told(tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("text,label\na ball,red|round\na rose,red\na wheel,round\n")
-    with pytest.raises(UnmaskError, match=r"such as 'red\|round' seem to have several labels: say --several '\|'\."):
+    with pytest.raises(UnmaskError, match=r"such as 'red\|round' seem to have several labels: set --several '\|'\."):
         read(path, "multilabel")
     assert read(path, "multilabel", TASKS["multilabel"].rows_class().replace(several="|"))[0].labels == ("red", "round")
     path.write_text("text,label\na ball,red\na rose,blue\n")
-    with pytest.raises(UnmaskError, match="say with --several what stands between labels"):
+    with pytest.raises(UnmaskError, match="set --several to the separator of labels"):
         read(path, "multilabel")

@@ -149,7 +149,7 @@ def test_a_span_of_nothing_is_refused():
 @pytest.mark.parametrize("rate", [-0.15, 0.0, 1.0, 15.0])
 def test_a_share_that_hides_nothing_or_everything_is_refused(rate):
     """15 was meant as percent, and hid every token."""
-    with pytest.raises(UnmaskError, match=f"A share of {rate} of the tokens cannot be hidden: --rate"):
+    with pytest.raises(UnmaskError, match=f"A share of {rate} of the tokens cannot be masked: --rate"):
         masked(rate=rate)
 
 

@@ -176,7 +176,7 @@ def test_word_frequencies_of_what_is_written() -> None:
 
 @pytest.mark.parametrize("fields", [{"rate": 0.0}, {"rate": 1.0}, {"mean": 0.5}])
 def test_numbers_that_make_no_sense_are_refused(fields: dict[str, float]) -> None:
-    with pytest.raises(UnmaskError, match="cannot be hidden"):
+    with pytest.raises(UnmaskError, match="cannot be removed"):
         objective(**fields)
     with pytest.raises(UnmaskError, match="at least two"):
         SpanCorruption([5], start=0, end=1, padding=0)

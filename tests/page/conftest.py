@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from unmask import huggingface
 from unmask.cli.serve import read_vectors
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text import spelling
 from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
@@ -25,7 +26,9 @@ from unmask.models.elmo import Elmo
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
+from unmask.models.vit import Vit
 from unmask.runs.word_vectors import WordVectors
+from unmask.types import Head
 
 TEXT = "the animal did not cross the street because it was too tired and its law was just"
 EVIL = "<img/src=x/onerror=document.title='run'>"
@@ -56,6 +59,9 @@ def folders(tmp_path_factory):
     long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build(as_heads({"mlm": 0}), seed=2)
     huggingface.save(place / "long", long, tokenizer)
     bert("classifier", as_heads({"classification": 2}), ("bad", EVIL))
+    vit = Vit(size=32, patch=8, dim=24, layers=2, heads=3, hidden=48, std=0.3)
+    seeing = vit.build({"image_classification": Head("sequence", 3)}, seed=8)
+    huggingface.save(place / "pictures", seeing, ImageProcessor(size=32, patch=8), labels=("cat", "dog", EVIL))
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})

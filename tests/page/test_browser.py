@@ -130,6 +130,22 @@ def test_every_task_has_its_panel(open_tab, model):
     assert page.locator(".error").count() == 0
 
 
+def test_a_picture_is_chosen_and_answered(open_tab, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "noise.png")
+    (tmp_path / "text.png").write_bytes(b"no picture")
+    page = open_tab("pictures", "try")
+    chooser = page.get_by_label("Picture", exact=True)
+    chooser.set_input_files(tmp_path / "noise.png")
+    page.locator(".bars").get_by_text(EVIL).wait_for()
+    assert page.locator(".bars li").count() == 3
+    assert page.get_by_role("img", name="noise.png").evaluate("one => [one.width, one.height]") == [90, 60]
+    chooser.set_input_files(tmp_path / "text.png")
+    page.locator(".error").get_by_text("no picture in a known format").wait_for()
+    assert page.title() == "unmask"
+
+
 def test_every_tab_draws(open_tab):
     page = open_tab("bert", "words")
     page.locator("canvas.cloud").wait_for()
@@ -174,7 +190,9 @@ def test_a_word_is_replaced_by_what_the_generator_offers(open_tab):
     assert page.get_by_label("Text;").input_value() == f"the {word} was just"
 
 
-@pytest.mark.parametrize(("model", "tab"), [("vectors", "attention"), ("elmo", "attention"), ("bert", "beam")])
+@pytest.mark.parametrize(
+    ("model", "tab"), [("vectors", "attention"), ("elmo", "attention"), ("bert", "beam"), ("pictures", "attention")]
+)
 def test_a_tab_without_a_view_says_why(open_tab, model, tab):
     page = open_tab(model, tab)
     page.get_by_text("Choose another model above").wait_for()
@@ -296,6 +314,43 @@ def test_a_file_stands_alone(page, folders, tmp_path):
     assert page.title() == "Attention: bert"
     assert page.locator("img").count() == 0
     page.context.set_offline(False)
+
+
+def test_attention_over_a_picture_follows_clicks_and_keys(page, folders, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(1).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "noise.png")
+    out = tmp_path / "attention.html"
+    main(
+        [
+            "show",
+            "attention",
+            "--model",
+            str(folders.place / "pictures"),
+            str(tmp_path / "noise.png"),
+            "--out",
+            str(out),
+        ]
+    )
+    page.goto(out.as_uri())
+    readout = page.locator(".readout")
+    readout.get_by_text("The CLS token →").wait_for()
+    large = page.get_by_role("img", name="Attention over the picture")
+    large.click(position={"x": 150, "y": 60})  # patches of 96 pixels
+    readout.get_by_text("The patch in row 1, column 2 →").wait_for()
+    page.keyboard.press("ArrowDown")
+    readout.get_by_text("The patch in row 2, column 2 →").wait_for()
+    page.keyboard.press("Escape")
+    readout.get_by_text("The CLS token →").wait_for()
+    page.get_by_role("radio", name="Heads").click()
+    page.get_by_role("button", name="head 2").click()
+    large.hover(position={"x": 10, "y": 10})
+    folder = huggingface.load(folders.place / "pictures")
+    batch = folder.processor.collate([folder.processor.example(pixels)])
+    expected = attention.weights(folder.model, batch, "encoder", [1])[0][1, 0, 1]
+    said = readout.inner_text()
+    assert said.startswith("The CLS token → the patch in row 1, column 1 · layer 2, head 2 ")
+    assert float(said.split()[-1]) == pytest.approx(expected, abs=1.1e-3)
 
 
 def test_512_tokens_do_not_freeze(page, tmp_path):

@@ -77,7 +77,7 @@ def test_pictures_are_learned_scored_answered_saved_and_loaded(files, digits, ca
     answers = predictor.answer(rows)
     right = np.mean([answer["label"] == row.label for row, answer in zip(rows, answers, strict=True)])
     assert right == pytest.approx(result["seeds"][0]["test"]["accuracy"])
-    with pytest.raises(UnmaskError, match="has a processor Pictures, not a tokenizer: it does not read text"):
+    with pytest.raises(UnmaskError, match="reads no texts: it has no tokenizer"):
         _ = predictor.tokenizer
 
     capsys.readouterr()
@@ -184,7 +184,7 @@ def test_pictures_of_several_sizes_share_a_batch(digits):
 def test_what_does_not_belong_together_is_refused(files, digits):
     (files / "t.tsv").write_text("text\tlabel\n" + "".join(f"word{i}\t{'ab'[i % 2]}\n" for i in range(40)))
     texts = FineTuning().override({"model": files / "trunk", "train": files / "t.tsv"})
-    with pytest.raises(UnmaskError, match=r"trunk has a processor Pictures, not a tokenizer: it does not read text"):
+    with pytest.raises(UnmaskError, match=r"trunk reads no texts: it has no tokenizer"):
         finetune(texts, files / "x")
     tokenizer = Tokenizer.train(["the cat sees the dog"] * 5, 40)
     model = digits.Vit().build()

@@ -164,7 +164,7 @@ def test_a_run_is_set_against_word_frequencies(trained: Pretrain) -> None:
     assert "held-out previous-word loss" in stuck
     page = write_report(trained.out).read_text()
     assert page.count("word frequencies alone, no context") == 2
-    assert "each word from those behind" in page
+    assert "each word from those after" in page
 
 
 def test_the_loss_trace_is_the_golden_one(folder: Path, tmp_path: Path) -> None:
@@ -221,15 +221,17 @@ def test_what_cannot_be_learned_is_said(
     )
     with pytest.raises(UnmaskError, match="--kind spelled"):
         Pretrain(config(), [pieces], tmp_path / "run")
-    with pytest.raises(UnmaskError, match=r"Elmo learns words from both sides, not hidden words: .* take bert-tiny"):
+    with pytest.raises(
+        UnmaskError, match=r"Elmo learns words in both directions, not masked tokens: .* take bert-tiny"
+    ):
         Pretrain(config().override({"written": "none"}), [folder], tmp_path / "run")
     with pytest.raises(UnmaskError, match="elmo-tiny"):
         Pretrain(recipes.find("gpt-tiny").override({"written": "both"}), [folder], tmp_path / "run")
     wordless = tmp_path / "wordless"
     huggingface.save(wordless, trained.model, trained.processor)
-    with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start afresh"):
+    with pytest.raises(UnmaskError, match=r"no words.txt of its own.*start from new weights"):
         Pretrain(config().starting_from(wordless), [folder], tmp_path / "run")
-    with pytest.raises(UnmaskError, match=r"no words.txt of its own, which says which words it guesses"):
+    with pytest.raises(UnmaskError, match=r"no words.txt of its own, the list of the words that it predicts"):
         Scorer(wordless)
     words = (trained.out / "words.txt").read_text().splitlines()
     for lines, said in ((words[1:], "no words.txt of its own"), (["##\u2603", *words[1:]], "Line 1 of words.txt")):
@@ -274,7 +276,7 @@ def test_other_words_than_it_knows_are_refused(
     asked = ["pretrain", "--from", str(trained.out), "--corpus", str(folder), "--out", str(tmp_path / "more")]
     with pytest.raises(SystemExit):
         main([*asked, "--words", "7"])
-    assert "guesses the words that it knows; leave it out" in capsys.readouterr().err
+    assert "has its own list of words; leave it out" in capsys.readouterr().err
     assert not (tmp_path / "more").exists()
 
 

@@ -96,7 +96,7 @@ def test_losses_and_parameters_are_the_golden_ones(trained: Pretrain) -> None:
 
 def test_every_term_has_its_curve(trained: Pretrain) -> None:
     page = write_report(trained.out).read_text()
-    names = {"mlm": "Masked words", "nsp": "Next sentence", "sop": "Sentence order", "rtd": "Replaced tokens"}
+    names = {"mlm": "Masked tokens", "nsp": "Next sentence", "sop": "Sentence order", "rtd": "Replaced tokens"}
     assert all(f"{names[term]}: loss" in page for term in trained.objective.weights)
 
 

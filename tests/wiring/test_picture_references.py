@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -11,7 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.cli import main
-from unmask.tasks.picture_references import BLOCK, CELL, CLIP, EPS, ORIENTATIONS, oriented_gradients, pixel_values
+from unmask.data.pictures.reading import Picture
+from unmask.tasks.lexical.regression import STRENGTHS
+from unmask.tasks.picture_references import (
+    BLOCK,
+    CELL,
+    CLIP,
+    EPS,
+    ORIENTATIONS,
+    SIDE,
+    oriented_gradients,
+    pixel_values,
+    regression_on_pictures,
+)
 
 
 def by_loops(picture: np.ndarray) -> np.ndarray:
@@ -74,3 +87,28 @@ def test_the_references_of_digits_are_scored(tmp_path: Path, capsys):
     assert list(found["scores"]) == ["baseline", "pixels", "hog"]
     assert found["scores"]["baseline"]["dev"]["accuracy"] < 0.3
     assert min(found["scores"][name]["dev"]["accuracy"] for name in ("pixels", "hog")) > 0.85
+
+
+def test_few_pictures_are_answered_as_by_all_their_features(tmp_path: Path):
+    """A regression in the span of the training pictures is that on their pixels."""
+    pytest.importorskip("PIL.Image")
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (40, SIDE, SIDE, 3), dtype=np.uint8)
+    pixels[:20, :10] //= 2
+    true = np.repeat([0, 1], 20)
+    rows = [Picture(source=_png(one)) for one in pixels]
+    answers = regression_on_pictures(rows, pixel_values, true, 2)(rows[::3])
+    features = (pixels / 255).reshape(40, -1)
+    found = [LogisticRegression(C=C, max_iter=5_000).fit(features, true) for C in STRENGTHS]
+    expected = [one.predict_proba(features[::3]) for one in found]
+    assert any(np.allclose(np.concatenate(answers), one, atol=2e-3) for one in expected)
+
+
+def _png(pixels: np.ndarray) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()

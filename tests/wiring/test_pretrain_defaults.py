@@ -125,14 +125,14 @@ def test_a_setting_that_means_nothing_to_what_is_learned_is_refused(
 def test_hidden_words_are_not_turned_off_where_there_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "gpt-tiny", "--masked", "false", "--fields"])
-    assert "--masked is for learning hidden words" in capsys.readouterr().err
+    assert "--masked is for learning masked tokens" in capsys.readouterr().err
 
 
 def test_what_a_recipe_has_not_is_refused_though_it_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["pretrain", "gpt-tiny", "--sentences", "next", "--fields"])
     said = capsys.readouterr().err
-    assert "--sentences is for learning hidden words, replaced words or pairs of sentences; this run learns" in said
+    assert "--sentences is for learning masked tokens, replaced tokens or pairs of sentences; this run learns" in said
 
 
 def test_pairs_of_sentences_alone_hide_no_words() -> None:
@@ -196,8 +196,8 @@ def test_a_misspelt_option_is_answered_with_the_one_that_is_meant(given: str, me
         ({"written": "next", "rate": 0.3}, "this run learns next tokens: leave it out"),
         ({"objective.rate": "many"}, "--rate must be a number, not 'many'"),
         ({"objectives.learning": 1}, "There is no field of what is learned: 'learning'"),
-        ({"replaced": True, "masked": False}, "Replaced words are learned from hidden words: set --masked true"),
-        ({"masked": False, "replaced": True}, "Replaced words are learned from hidden words: set --masked true"),
+        ({"replaced": True, "masked": False}, "Replaced tokens are learned from masked tokens: set --masked true"),
+        ({"masked": False, "replaced": True}, "Replaced tokens are learned from masked tokens: set --masked true"),
     ],
 )
 def test_options_of_objectives_that_make_no_sense_are_refused(fields: dict[str, object], said: str) -> None:
@@ -245,7 +245,7 @@ def test_a_run_of_before_goes_on_with_what_it_has(place: Path, capsys: pytest.Ca
     assert config.objective == recipes.find("gpt-tiny").objective
     with pytest.raises(SystemExit):
         main(["pretrain", "--out", "run", "--resume", "--span", "4"])
-    assert "--span is for learning hidden words" in capsys.readouterr().err
+    assert "--span is for learning masked tokens" in capsys.readouterr().err
 
 
 def test_a_run_in_the_default_folder_goes_on_with_its_own_settings(

@@ -223,7 +223,7 @@ def test_a_published_folder_goes_on_with_a_corpus_of_its_sentencepiece_vocabular
 
 
 def test_what_does_not_go_together_is_refused(corpora: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnmaskError, match=r"T5 learns spans cut out of a text, not hidden words: .* take bert-tiny"):
+    with pytest.raises(UnmaskError, match=r"T5 learns spans cut out of a text, not masked tokens: .* take bert-tiny"):
         Pretrain(config(written="none"), [corpora / "pieces"], tmp_path)
     with pytest.raises(UnmaskError, match=r"not spans cut out of a text: .* take t5-tiny"):
         Pretrain(recipes.find("bert-tiny").override({"written": "spans"}), [corpora / "pieces"], tmp_path)
@@ -549,7 +549,10 @@ def test_several_labels_as_text() -> None:
     task = written_task("multilabel", "multilabel", [Row(text="a", labels=("a,b", "c"))])
     assert task.target(Row(text="a", labels=("c", "a,b"))) == "a,b; c"
     assert task.said("a,b;c") == (["a,b", "c"], True)
-    for labels, says in ((("a,b", "c;d", "e|f", "g/h"), "stand in labels"), (("No Label",), "without labels")):
+    for labels, says in (
+        (("a,b", "c;d", "e|f", "g/h"), "so none of these can separate two labels"),
+        (("No Label",), "without labels"),
+    ):
         with pytest.raises(UnmaskError, match=says):
             written_task("multilabel", "multilabel", [Row(text="a", labels=labels)])
     with pytest.raises(UnmaskError, match="'late', which is not one of"):

@@ -157,7 +157,7 @@ def test_a_student_comes_nearer_to_its_teacher_than_without(
     result = run.run()
     assert trace(tmp_path / "taught")[0].keys() == {"loss/nsp", "loss/mlm", *(f"loss/{term}" for term in terms)}
     assert trace(tmp_path / "taught", "heldout")[0].keys() >= {"loss/mlm", *(f"loss/{term}" for term in terms)}
-    assert "Held-out masked words" in run.summary(result)
+    assert "Held-out masked tokens" in run.summary(result)
     Pretrain(config(**fields, **own), [text], tmp_path / "alone").run()
     objective, batch = run.objective, run.heldout[0]
     distances = {}
@@ -379,5 +379,5 @@ def test_only_guesses_are_softened() -> None:
 def test_the_page_says_whose_guesses_a_curve_is_of(text: Path, teacher: Path, tmp_path: Path) -> None:
     Pretrain(config(teacher=teacher, states=0.1), [text], tmp_path / "run").run()
     page = write_report(tmp_path / "run").read_text(encoding="utf-8")
-    assert "The teacher's guesses: loss" in unescape(page)
+    assert "The teacher's predictions: loss" in unescape(page)
     assert "The teacher's hidden states: loss" in unescape(page)

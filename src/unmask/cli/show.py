@@ -21,7 +21,11 @@ def add_verbs(verbs: Any) -> None:
     )
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)
-    sub.add_argument("text", nargs="?", default=ANIMAL, help=f"a text (default: {ANIMAL}); for a translator its source")
+    sub.add_argument(
+        "text",
+        nargs="?",
+        help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture for a model of pictures",
+    )
     sub.add_argument(
         "--pair", metavar="TEXT", help="the second text of a pair; for a translator the translation (default: its own)"
     )
@@ -99,10 +103,10 @@ def _title(name: str, options: argparse.Namespace) -> str:
 
 
 def _attention(options: argparse.Namespace) -> Data:
-    from unmask.visualize import attention
-
     opened = _opened(options.model)
-    found = attention.whole(opened.model, opened.reading(options.text, options.pair), options.kind)
+    if options.text is None and opened.reads_pictures:
+        raise UnmaskError("This model reads pictures: name the file of one.")
+    found = opened.attention(options.text or ANIMAL, options.pair, options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}

@@ -81,7 +81,7 @@ class Loaded(Generic[M]):
         """The tokenizer. Raises UnmaskError, with the name `owner` in its sentence, if there is none."""
         if self.tokenizer is None and self.processor is not None:
             raise UnmaskError(
-                f"{owner} has a processor {type(self.processor).__name__}, not a tokenizer: it does not read text."
+                f"{owner} reads no texts: it has no tokenizer, but the processor {type(self.processor).__name__}."
             )
         if self.tokenizer is None:
             raise UnmaskError(f"{owner} has no tokenizer: put its tokenizer.json or vocab.txt into the folder.")

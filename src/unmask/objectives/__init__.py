@@ -1,4 +1,4 @@
-"""What is minimised in pre-training, and the data it needs."""
+"""Objectives: the losses of pre-training, and the data that each needs."""
 
 from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
 from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig

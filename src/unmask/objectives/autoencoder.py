@@ -1,4 +1,4 @@
-"""SequenceAutoencoder: a text again, from what was read of it (Dai & Le 2015)."""
+"""SequenceAutoencoder: read a text, then reconstruct it (Dai & Le 2015)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class SequenceAutoencoder(CausalLM):
     """Read a sequence, then write it again (Dai & Le 2015, section 2): start x1 .. xn end x1 .. xn. The targets
     are the second half and its end.
 
-    One network does both, so what it has read is nothing but its state at the first `end`: the state that sums up a
-    text in fine-tuning.
+    One network does both, so it reconstructs the text from its state at the first `end` alone. Fine-tuning uses this
+    state as the summary of a text.
 
     short  share of the sequences that end at a random shorter length, though not within a sentence
     """
@@ -51,7 +51,7 @@ class AutoencoderConfig(ObjectiveConfig):
     short: float = 0.1
 
     kind = "autoencoder"
-    learned = "sequences again"
+    learned = "sequence reconstruction"
     example = "lstm-autoencoder"
     objective = SequenceAutoencoder
     requires = frozenset({"causal"})

@@ -1,4 +1,4 @@
-"""CausalLM: every token of a text from those before it."""
+"""CausalLM: predict every token of a text from those before it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from unmask.types import Document, Example
 class CausalLM(NextToken):
     """A language model: p(y1 .. yn, end) = product of p(y_t | start, y1 .. y_t-1).
 
-    A document is read from `start`; where it is longer than a row, the next row continues with it, but from an empty
-    state. Every token is guessed once. What a corpus hands out as pieces, of some thousand tokens, counts as documents.
+    A document is read from `start`. If it is longer than a row, the next row continues the text, but from an empty
+    state. Every token is predicted once. The pieces of a corpus, of some thousand tokens, count as documents.
 
     start, end  ids before the first token and after the last one: [CLS] and [SEP], as a text is read in fine-tuning
     """
@@ -39,7 +39,7 @@ class CausalLM(NextToken):
         return examples
 
     def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
-        """[V] the counts of the tokens, and of the end of each document."""
+        """[V] the counts of the tokens, with `end` once for each document."""
         counts = super().expected_counts(splits, vocabulary, length)
         counts[self.end] += sum(split.documents for split in splits)
         return counts
@@ -47,7 +47,7 @@ class CausalLM(NextToken):
 
 @dataclass(frozen=True, kw_only=True)
 class CausalLMConfig(ObjectiveConfig):
-    """Guess every token from those before it: a causal language model."""
+    """Predict every token from those before it: a causal language model."""
 
     kind = "causal"
     learned = "next tokens"

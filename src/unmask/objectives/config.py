@@ -1,4 +1,4 @@
-"""ObjectiveConfig: what a run learns from unlabelled data, as the fields of one objective and all that it asks for."""
+"""ObjectiveConfig: the config of one objective, with its fields and what it requires of models and data."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Data(Protocol):
 
     @property
     def processor(self) -> Processor[Any]:
-        """What reads its items."""
+        """The processor that reads its items."""
 
     @property
     def checksum(self) -> str:
-        """Of all that is read from it, wherever it lies."""
+        """The checksum of all that is read from it, wherever the folder is."""
 
     def split(self, name: str, /) -> Any:
         """The part "train" or "heldout", as `Objective.stream` and `Objective.evaluation_rows` take it."""
@@ -36,17 +36,17 @@ class Data(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveConfig(Config):
-    """Base of the configs of objectives. A subclass has the fields of its objective, and states the following.
+    """Base of the configs of objectives. A subclass has the fields of its objective, and these class attributes:
 
     kind      its name in run.json
     learned   what is learned, as the end of "this run learns ..."
-    example   a recipe that learns it, where there is one
-    objective the class that `build` makes; its loss terms and heads are described there
+    example   a recipe with this objective, where there is one
+    objective the class that `build` makes; it describes its loss terms and heads
     requires  what a model must offer (`ModelConfig.offers`)
-    own_heads heads that this objective alone trains, by which a folder shows that it was trained by it
+    own_heads heads that no other objective trains: a folder with one of them was trained by this objective
     choices   (option of the command line, value) pairs that choose this objective
-    off       (field, value) pairs that ask for nothing, which a run of any other objective accepts as well
-    optional  whether a folder that cannot learn this is trained by the default objective of its model instead
+    off       (field, value) pairs without effect, which runs of other objectives accept too
+    optional  whether a folder whose model does not support it is trained by the default objective of the model instead
     """
 
     kind: ClassVar[str]
@@ -59,14 +59,14 @@ class ObjectiveConfig(Config):
     off: ClassVar[tuple[tuple[str, object], ...]] = ()
     optional: ClassVar[bool] = False
 
-    # ---------------------------------------------------------------------------------------- what a run asks of it
+    # ---------------------------------------------------------------------------------------- used by a run
 
     def build(self, processor: Any, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         """The objective.
 
-        processor  as `processor` gives it: of an objective on texts, a tokenizer
+        processor  as `processor` returns it: for an objective on texts, a tokenizer
         splits     the training part of each corpus
-        words      the words that the head of a folder guesses (`huggingface.Loaded.words`); empty for a new one
+        words      the words that the head of a folder predicts (`huggingface.Loaded.words`); empty for a new head
 
         Raises UnmaskError for fields out of range.
         """
@@ -74,20 +74,25 @@ class ObjectiveConfig(Config):
 
     @classmethod
     def opens(cls, folder: Path | str) -> Data:
-        """What a run with this objective reads from a folder: a corpus of texts, unless a subclass says otherwise.
+        """The data of a folder for this objective: a corpus of texts, unless a subclass overrides this.
 
         Raises UnmaskError for a folder that holds something else, or is damaged.
         """
         return Corpus(folder)
 
     def processor(self, processor: Any) -> Any:
-        """The processor of a corpus with what this objective needs besides, such as entries of a vocabulary."""
+        """The processor of a corpus with additions that this objective needs, such as entries of a vocabulary."""
         return processor
 
     def model_fields(self, processor: Any) -> dict[str, int]:
-        """The fields of a new model that its processor decides: of texts, the size of the vocabulary."""
+        """The fields of a new model that its processor decides: for texts, the vocabulary's size and padding."""
         own = self.processor(processor)
         return {"vocabulary": own.size, "padding": own.pad}
+
+    def model_settings(self) -> dict[str, Any]:
+        """Fields of the model that record how it was trained by this objective. They follow the run, also where it
+        starts from a folder with others."""
+        return {}
 
     def check_data(self, splits: Sequence[Any]) -> None:
         """Raises UnmaskError where the training part of the corpora is too small for this objective."""
@@ -98,29 +103,29 @@ class ObjectiveConfig(Config):
         """Raises UnmaskError where a folder lacks what this objective needs to train its model further."""
 
     def check_changes(self, usual: ObjectiveConfig, folder: object) -> None:
-        """Raises UnmaskError where this differs from `usual` in what the weights of a folder have decided."""
+        """Raises UnmaskError where this differs from `usual` in a field that the weights of a folder fix."""
 
     # ---------------------------------------------------------------------------------------- objectives with parts
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
-        """The objective of a run that has learned `current` so far, once `--option value` asks for this one.
+        """The objective of a run with objective `current` after `--option value`, which chooses this one.
 
-        By default this takes the place of `current`. None where the two do not go together.
+        By default this replaces `current`. None where the two do not go together.
         """
         return current if current.part(cls) is not None else cls().like(current)
 
     @classmethod
     def continued(cls, current: ObjectiveConfig, heads: Collection[str]) -> ObjectiveConfig:
-        """The objective of a run that continues from a folder with these heads, where `current` was asked for."""
+        """The objective of a run with objective `current` that continues from a folder with these heads."""
         return current
 
     def of_model(self, model: ModelConfig) -> Self:
-        """The same for the model of a folder that a run starts from, where the two have fields in common."""
+        """This config with the fields that it shares with the model of the folder that a run starts from."""
         return self
 
     def settled(self, heads: Collection[str]) -> Self:
-        """The same with everything decided that depends on the heads of the folder that a run starts from."""
+        """This config with all choices made that depend on the heads of the folder that a run starts from."""
         return replace(self, **{name: part.settled(heads) for name, part in self._parts().items()})
 
     def needs(self) -> frozenset[str]:
@@ -142,7 +147,7 @@ class ObjectiveConfig(Config):
         return next((one for one in self.all() if isinstance(one, kind)), None)
 
     def with_part(self, name: str, part: ObjectiveConfig) -> Self | None:
-        """The same with `part` in the field of this name, here or within a part; None where there is no such field."""
+        """This config with `part` in the field of this name, here or within a part; None where there is none."""
         for own, held in self._parts().items():
             changed = part if own == name else held.with_part(name, part)
             if changed is not None:
@@ -150,7 +155,7 @@ class ObjectiveConfig(Config):
         return None
 
     def like(self, other: ObjectiveConfig) -> Self:
-        """The same with the values of the fields that `other` has, too."""
+        """This config with the values of `other` in the fields that both have."""
         values = other.leaves()
         return self.override({place: values[leaf(place)] for place in self.places() if leaf(place) in values})
 
@@ -166,7 +171,7 @@ class ObjectiveConfig(Config):
         return {"kind": self.kind, **super().to_dict()}
 
     def replace(self, **changes: Any) -> Self:
-        """As `Config.replace`; of what `to_dict` gave, the kind must be that of this config."""
+        """As `Config.replace`; if `changes` come from `to_dict`, their kind must be that of this config."""
         if changes.pop("kind", self.kind) != self.kind:
             raise UnmaskError(f"The fields of another objective do not fit {type(self).__name__}.")
         return super().replace(**changes)

@@ -72,12 +72,14 @@ class Contrastive(PictureObjective):
         self.augment = compose(crops, HorizontalFlip(), Maybe(jitter, 0.8), RandomGrey(0.2), blur)
 
     def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        """Views of held-out pictures, the same at every call. Raises UnmaskError for an odd number of rows."""
+        """Views of held-out pictures, the same at every call. A picture that would be alone in its batch is left out,
+        because it has no negatives. Raises UnmaskError for an odd number of rows."""
         if rows % 2:
             raise UnmaskError(f"A micro-batch of {rows} rows separates the two views of a picture: use an even number.")
         source, rng = self.source(splits), np.random.default_rng(0)
         pictures = [source.read(unit) for unit in range(min(max(limit_rows // 2, 1), len(source.cost)))]
-        return [self.rows(pictures[i : i + rows // 2], rng) for i in range(0, len(pictures), rows // 2)]
+        batches = (pictures[i : i + rows // 2] for i in range(0, len(pictures), rows // 2))
+        return [self.rows(batch, rng) for batch in batches if len(batch) > 1]
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Two neighbouring rows of each picture; the target at the class token says which view it is, 0 or 1."""

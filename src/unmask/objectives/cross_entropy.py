@@ -1,4 +1,4 @@
-"""Cross-entropy: the negative log-likelihood of what is to be predicted, with label smoothing.
+"""Cross-entropy: the negative log-likelihood of the targets, with label smoothing.
 
 Shapes: M targets, C answers.
 """
@@ -14,22 +14,22 @@ from unmask.types import Loss
 
 
 def of_logits(logits: Tensor | Logits, values_M: Tensor) -> Loss:
-    """Sum of -log p(value); the metric `correct` counts where none is likelier. Logits [M, C] may be of any float type;
-    it is computed in float32."""
+    """Sum of -log p(value) in nats; the metric `correct` counts the values that no other exceeds. Logits [M, C] of any
+    float type; computed in float32."""
     total, _, correct = cross_entropy(logits, values_M)
     return Loss(total, values_M.numel(), {"correct": correct})
 
 
 def cross_entropy(logits: Tensor | Logits, values_M: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-    """`equation`, some rows at a time where a device gains by it; of logits [M, C], or of a product that makes them."""
+    """`equation` of logits [M, C], or of the product that makes them; some rows at a time where that is faster."""
     return kernel.cross_entropy(logits, values_M, smoothing, equation)
 
 
 def equation(logits_MC: Tensor, values_M: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-    """What is minimised, (1 - smoothing) nll - smoothing mean log p; nll, the negative log-likelihood of the values;
-    and how many values no other exceeds. All are sums over the targets, the first two in nats.
+    """Three sums over the targets: the loss (1 - smoothing) nll - smoothing mean log p, in nats; nll, the negative
+    log-likelihood of the values, in nats; and the number of values that no other exceeds.
 
-    smoothing  share of the probability that is asked for all values alike (Szegedy et al. 2016, section 7)
+    smoothing  share of the target probability that is spread evenly over all values (Szegedy et al. 2016, section 7)
     """
     log_p_MC = logits_MC.float().log_softmax(-1)
     log_p_M = log_p_MC.gather(-1, values_M[:, None]).squeeze(-1)

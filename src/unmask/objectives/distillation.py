@@ -1,4 +1,4 @@
-"""Distillation in pre-training: words are guessed from the text, and as a larger model guesses them.
+"""Distillation in pre-training: learn the words of the text, and the predictions of a larger model for them.
 
 Shapes: B rows, T tokens of a row, M places, V vocabulary, D width, H attention heads.
 """
@@ -25,20 +25,20 @@ from unmask.objectives.objective import Joint, Objective, Term
 from unmask.types import Batch, Document, Example, Loss, Target
 
 SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
-"""Loss terms, and the targets that say where they are computed."""
+"""Loss terms, and the targets at whose places they are computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherConfig(Config):
     """A teacher for pre-training.
 
-    teacher      folder of a larger model with the same tokenizer, which guesses words as this one does; None: none
-    temperature  that softens the guesses of both models; above 1 it shows what the teacher thinks of wrong words
-    weight       of the teacher's guesses, from 0 to 1; the words of the text have the rest
-    states       weight of the difference between the hidden states, layer by layer; it asks for equal widths
-    attention    weight of the difference between attention maps, layer by layer; it asks for as many heads
-    inherit      begin with the teacher's embedding and heads, and with as many of its layers as there are here, evenly
-                 spaced (Sanh et al. 2019, section 3); it asks for a model that differs in depth alone
+    teacher      folder of a larger model with the same tokenizer, trained by the same objective; None: no teacher
+    temperature  that softens the predictions of both models; above 1, less likely words count for more
+    weight       of the teacher's predictions, from 0 to 1; the words of the text have the rest
+    states       weight of the difference between the hidden states, layer by layer; the widths must be equal
+    attention    weight of the difference between attention maps, layer by layer; the numbers of heads must be equal
+    inherit      start from the teacher's embedding, heads and evenly spaced layers (Sanh et al. 2019, section 3); the
+                 models may differ only in depth
     """
 
     teacher: Path | None = None
@@ -50,28 +50,27 @@ class TeacherConfig(Config):
 
 
 class WithTeacher(Objective):
-    """What is learned from a text, and what a teacher makes of the same tokens (Hinton et al. 2015; DistilBERT, Sanh et
-    al. 2019; MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
+    """An objective with a teacher that reads the same tokens (Hinton et al. 2015; DistilBERT, Sanh et al. 2019;
+    MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
 
     L = (1 - weight) L_guess + weight L_soft + states L_hidden + attention L_attention
-        + whatever else is learned, such as L_NSP
+        + the other terms of the objective, such as L_NSP
 
-    soft       T^2 KL(teacher || student) of the guesses at every place, both softened by the temperature T
-    hidden     mean squared error of hidden states, at every token, in the mean over the student's layers; layer m of M
-               has its teacher in layer m N / M of N (MobileBERT's feature map transfer, equation 1, with TinyBERT's
-               pairs of layers)
-    attention  KL(teacher || student) of where every token looks, in the mean over heads and over the same pairs of
+    soft       T^2 KL(teacher || student) of the predictions at every target, both softened by the temperature T
+    hidden     mean squared error of the hidden states of every token, averaged over the student's layers; layer m of M
+               learns from the teacher's layer m N / M of N (MobileBERT's feature map transfer, equation 1, with
+               TinyBERT's pairs of layers)
+    attention  KL(teacher || student) of the attention of every token, averaged over heads and over the same pairs of
                layers (MobileBERT's attention transfer, equation 2)
 
-    learned  masked words, next tokens or spans that were cut out, alone or joined with sentences
-    teacher  answers in evaluation mode, without gradients, follows the student to its device, and is part of nothing
-             that is saved
+    learned  the objective: masked tokens, next tokens or corrupted spans, alone or joined with sentence pairs
+    teacher  runs in evaluation mode, without gradients; it moves to the student's device and is never saved
 
-    Raises UnmaskError where the two do not fit, and for weights and temperatures out of range.
+    Raises UnmaskError where the two do not go together, and for weights and temperatures out of range.
     """
 
     added: ClassVar[tuple[Term, ...]] = (
-        Term(SOFT, "the teacher's guesses"),
+        Term(SOFT, "the teacher's predictions"),
         Term(HIDDEN, "the teacher's hidden states"),
         Term(ATTENTION, "the teacher's attention"),
     )
@@ -92,15 +91,15 @@ class WithTeacher(Objective):
         if len(guesses) != 1:
             kinds = " and ".join(type(part).__name__ for part in self.parts)
             raise UnmaskError(
-                f"{kinds} cannot be learned from a teacher, who helps to guess the tokens of rows that are read one by "
-                "one: leave --teacher out."
+                f"{kinds} cannot be learned from a teacher, which needs one objective that predicts tokens in rows "
+                "without a memory: leave --teacher out."
             )
         self.guess = guesses[0]
         self.head = self.guess.teachable
         if self.head not in teacher.heads:
             raise UnmaskError(
                 f"The teacher has no head for {self.head} (its heads: {', '.join(teacher.heads) or 'none'}): "
-                "take a folder that was pre-trained so, with its output layer."
+                "take a folder that was pre-trained by this objective, with its output layer."
             )
         self.learned, self.teacher, self.temperature = learned, teacher, temperature
         self.name, self.heads, self.terms = learned.name, learned.heads, (*learned.terms, *self.added)
@@ -114,15 +113,15 @@ class WithTeacher(Objective):
         return self._weights
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the teacher: it is not sent to the processes that prepare rows, which do not ask it."""
+        """The state without the teacher, which the processes that prepare rows do not need."""
         return {**self.__dict__, "teacher": None}
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         return self.learned.sample(documents, length, rng)
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """As it is learned without a teacher, with the places of the teacher's terms: where a word is guessed, and
-        every real token."""
+        """As without a teacher, with targets for the teacher's terms: where a token is predicted, and at every real
+        token."""
         batch = self.learned.corrupt(batch, rng)
         more = {}
         if SOFT in self.weights and self.guess.name in batch.targets:
@@ -134,7 +133,7 @@ class WithTeacher(Objective):
         return batch.with_targets(**more)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """One Loss for each term, after one pass through either model."""
+        """One Loss for each term, after one pass through each model."""
         if not {SOFT, HIDDEN, ATTENTION} & self.weights.keys():
             return self.learned.loss(model, batch)
         batch = batch.asking(self.weights)
@@ -161,12 +160,12 @@ class WithTeacher(Objective):
         return losses
 
     def _read(self, model: Model, batch: Batch) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        """The last hidden states and, where they count, hidden states and attention maps of all layers."""
+        """The last hidden states, and the states and attention maps of all layers if their loss terms have weight."""
         with ExitStack() as looking:
             states = looking.enter_context(layers(model)) if HIDDEN in self.weights else []
             maps = looking.enter_context(record_attention(model)) if ATTENTION in self.weights else []
             hidden_BTD = model(batch)
-        return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}  # empty where they do not count
+        return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}  # empty without weight
 
 
 def squared(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:
@@ -175,7 +174,7 @@ def squared(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:
 
 
 def divergence(mine_BHTT: Tensor, theirs_BHTT: Tensor) -> Tensor:
-    """[B, T] KL(theirs || mine) of the attention of each token, in the mean over heads."""
+    """[B, T] KL(theirs || mine) of the attention of each token, averaged over heads."""
     log_mine = mine_BHTT.float().clamp(min=torch.finfo(torch.float32).tiny).log()
     theirs = theirs_BHTT.float()
     return (torch.xlogy(theirs, theirs) - theirs * log_mine).sum(-1).mean(1)
@@ -187,25 +186,25 @@ def _depth(model: Model) -> int:
 
 
 def _of_layers(layers: Sequence[Tensor], depth: int) -> list[Tensor]:
-    """Of N layers of a teacher, that of each of M of a student: m N / M for layer m."""
+    """The teacher's layer for each of the student's `depth` layers: m N / M of N for layer m of M."""
     return [layers[max(1, m * len(layers) // depth) - 1] for m in range(1, depth + 1)]
 
 
 def check(temperature: float, weight: float, states: float, attention: float = 0.0) -> None:
-    """Raises UnmaskError for numbers that make no distillation."""
+    """Raises UnmaskError for a temperature or a weight out of range."""
     if not 0 < temperature < math.inf:
         raise UnmaskError(f"The temperature of distillation must be above 0, not {temperature}.")
     if not 0 <= weight <= 1:
-        raise UnmaskError(f"The weight of the teacher's answers must be between 0 and 1, not {weight}.")
+        raise UnmaskError(f"The weight of the teacher's predictions must be between 0 and 1, not {weight}.")
     for what, size in (("hidden states", states), ("attention", attention)):
         if not 0 <= size < math.inf:
             raise UnmaskError(f"The weight of the teacher's {what} must be 0 or more, not {size}.")
 
 
 def softened(student_MC: Tensor, teacher_MC: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(teacher || student), summed over the places; the gradient of what is softened shrinks with T^2.
+    """T^2 KL(teacher || student), summed over the places; T^2 makes up for the gradients, which shrink by it.
 
-    Where one vocabulary was filled up with entries that stand for nothing, those that both have count.
+    Where one vocabulary has unused entries at its end, only the entries that both vocabularies have count.
     """
     C = min(student_MC.shape[-1], teacher_MC.shape[-1])
     student, teacher = ((x[:, :C].float() / temperature).log_softmax(-1) for x in (student_MC, teacher_MC))
@@ -217,8 +216,8 @@ def layers(model: Model) -> Iterator[list[Tensor]]:
     """A list that fills with the output [B, T, D] of each layer, in the order in which they run, while `model` does."""
     found: list[Tensor] = []
 
-    def keep(part: nn.Module, given: object, said: Tensor) -> None:
-        found.append(said)
+    def keep(part: nn.Module, given: object, output: Tensor) -> None:
+        found.append(output)
 
     handles = [block.register_forward_hook(keep) for block in model.blocks]
     try:

@@ -1,4 +1,4 @@
-"""Masked language modelling: hide some words, guess them from the others (Devlin et al. 2018, section 3.1)."""
+"""Masked language modelling: mask some tokens, predict them from the others (Devlin et al. 2018, section 3.1)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example, Head, Target
 
 PROBES, SHOWN = 6, 3
-"""Held-out sentences with a hidden word that are guessed at an evaluation, and the guesses that are kept."""
+"""Number of held-out sentences with a masked word at each evaluation, and of predictions that are kept for each."""
 
 
 class MaskedLM(Objective):
@@ -30,12 +30,12 @@ class MaskedLM(Objective):
     Masks are drawn anew each time a sequence is seen (dynamic masking, Liu et al. 2019). Special tokens and
     padding are never chosen and never drawn as the random token.
 
-    mask, specials, vocabulary  ids of the tokenizer
+    mask, specials, vocabulary  ids of the mask and of special tokens, and the size of the vocabulary
     join          frames a run of ids with special tokens; needed only where this objective samples the text itself
     rate          share of the tokens that are chosen, above 0 and below 1
     continuation  [V] bool, True for pieces that continue a word: then whole words are chosen (whole-word masking)
-    span          above 1, runs of up to so many tokens, or words, are chosen together: see `spans`
-    short         share of the sequences that aim at a random shorter length; it counts only together with `join`
+    span          above 1, runs of up to this many tokens, or words, are chosen together: see `spans`
+    short         share of the sequences that aim at a random shorter length; it has an effect only with `join`
     becomes       shares of the chosen tokens that become [MASK], and that become a random token; the others stay
     """
 
@@ -43,13 +43,13 @@ class MaskedLM(Objective):
     terms = (
         Term(
             name,
-            "masked words",
-            "masked-word",
-            "Hidden words of held-out documents",
-            "hidden tokens whose first guess is right",
+            "masked tokens",
+            "masked-token",
+            "Masked tokens of held-out documents",
+            "masked tokens that were predicted correctly",
         ),
     )
-    head_labels = ((name, "masked-word (mlm)"),)
+    head_labels = ((name, "masked-token (mlm)"),)
     teachable = name
 
     def __init__(
@@ -66,10 +66,10 @@ class MaskedLM(Objective):
         becomes: tuple[float, float] = (0.8, 0.1),
     ) -> None:
         if span < 1:
-            raise UnmaskError(f"The longest run of words to hide must be at least 1, not {span}.")
+            raise UnmaskError(f"The longest span to mask must be at least 1, not {span}.")
         if not 0 < rate < 1:
             raise UnmaskError(
-                f"A share of {rate} of the tokens cannot be hidden: --rate must be above 0 and below 1, such as 0.15."
+                f"A share of {rate} of the tokens cannot be masked: --rate must be above 0 and below 1, such as 0.15."
             )
         self.heads = {self.name: Head("masked_token")}
         self.becomes, self.span = becomes, span
@@ -79,8 +79,8 @@ class MaskedLM(Objective):
         self.ordinary = np.flatnonzero(~self.special)
         if continuation is not None and continuation[self.ordinary].all():  # each text would be a single word
             raise UnmaskError(
-                "This vocabulary does not say where a word begins, as those of characters do not: leave whole words "
-                "(--whole-words) out."
+                "This vocabulary does not say where a word begins, as one of characters does not: leave --whole-words "
+                "out."
             )
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
@@ -108,10 +108,10 @@ class MaskedLM(Objective):
         return hidden.with_targets(mlm=target)
 
     def choose(self, tokens: np.ndarray, sequence: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Ascending places of the targets in flattened rows.
+        """Ascending places [M] of the targets in flattened rows.
 
         tokens    [B * T] ids
-        sequence  [B * T] number of the sequence each belongs to, ascending; -1 is padding
+        sequence  [B * T] number of the sequence that each token belongs to, ascending; -1 is padding
 
         Each sequence gets `rate` of its ordinary tokens, rounded at random so that the expected share is exactly
         `rate` for any length, and at least one.
@@ -120,7 +120,7 @@ class MaskedLM(Objective):
         if not len(candidates):
             return candidates
         owner = sequence[candidates]
-        # A unit is what is hidden together: a token, a whole word, or some of them in a row.
+        # A unit is masked as a whole: a token, a word, or several of them in a row.
         opens = np.ones(len(candidates), dtype=bool)
         if self.continuation is not None:
             follows = (np.diff(candidates, prepend=-2) == 1) & (np.diff(owner, prepend=-1) == 0)
@@ -151,12 +151,12 @@ class MaskedLM(Objective):
             return []
         start = f"at the start: {before['mlm/correct']:.1%}, {before['loss/mlm']:.2f}; " if "loss/mlm" in before else ""
         return [
-            f"Held-out masked words: {found['mlm/correct']:.1%} right, loss {found['loss/mlm']:.2f} ({start}word "
+            f"Held-out masked tokens: accuracy {found['mlm/correct']:.1%}, loss {found['loss/mlm']:.2f} ({start}word "
             f"frequencies alone: {baseline['mlm/correct']:.1%}, {baseline['loss/mlm']:.2f})."
         ]
 
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Sentences of held-out documents with one whole word hidden."""
+        """Sentences of held-out documents in which one whole word is masked."""
         rng = np.random.default_rng(0)
         found: list[Probe] = []
         units = split.units(length)
@@ -179,14 +179,14 @@ class MaskedLM(Objective):
         return found
 
     def probes_of(self, texts: Mapping[str, Sequence[str]], tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Probes out of texts that contain `[MASK]`."""
+        """Probes from texts that contain `[MASK]`."""
         return [
             Probe(text, tokenizer.join(tokenizer.encode(text).ids, None, length)[0], tuple(expected))
             for text, expected in texts.items()
         ]
 
     def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
-        """The likeliest pieces for the first mask of each probe."""
+        """The most likely pieces for the first mask of each probe."""
         if not probes:
             return []
         batch = collate.pad([Example(probe.tokens) for probe in probes], tokenizer.pad).to(model.device)
@@ -202,12 +202,12 @@ class MaskedLM(Objective):
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedLMConfig(ObjectiveConfig):
-    """Guess hidden words (MLM).
+    """Predict masked tokens (MLM).
 
-    rate         share of the tokens to guess
-    whole_words  hide all pieces of a word together
-    span         hide runs of up to so many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
-    sentences    what the sequences are made of: single runs of sentences, or pairs with a question of their own
+    rate         share of the tokens to predict
+    whole_words  mask all pieces of a word together
+    span         mask runs of up to this many tokens, or whole words, together (SpanBERT, Joshi et al. 2020, has 10)
+    sentences    content of the sequences: single runs of sentences, or sentence pairs with an objective of their own
     """
 
     rate: float = 0.15
@@ -216,7 +216,7 @@ class MaskedLMConfig(ObjectiveConfig):
     sentences: Sentences = field(default_factory=SingleRuns)
 
     kind = "masked"
-    learned = "hidden words"
+    learned = "masked tokens"
     example = "bert-tiny"
     objective = MaskedLM
     requires = frozenset({"bidirectional"})
@@ -226,13 +226,14 @@ class MaskedLMConfig(ObjectiveConfig):
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
-        """Around pairs of sentences that were an objective by themselves, and which are left when it is turned off."""
+        """As `ObjectiveConfig.chosen`. Masked tokens are added to sentence pairs that were the whole objective, and
+        leave them when turned off."""
         own = current.part(cls)
         if value == "false":
             if own is None:
                 return current if isinstance(current, Sentences) else None
             if own is not current:
-                raise UnmaskError(f"{current.learned.capitalize()} are learned from hidden words: set --masked true.")
+                raise UnmaskError(f"{current.learned.capitalize()} are learned from masked tokens: set --masked true.")
             return own.sentences
         if isinstance(current, Sentences):
             return current if option == "written" else cls(sentences=current)
@@ -241,7 +242,7 @@ class MaskedLMConfig(ObjectiveConfig):
         return cls().like(current) if option == "written" else None
 
     def hidden(self, tokenizer: Tokenizer, becomes: tuple[float, float] = (0.8, 0.1)) -> MaskedLM:
-        """The objective without the question about sentences; `becomes` as `MaskedLM` takes it."""
+        """The objective without the one for sentence pairs; `becomes` as `MaskedLM` takes it."""
         return MaskedLM(
             mask=tokenizer.require_mask(),
             specials=tokenizer.specials,
@@ -260,13 +261,13 @@ class MaskedLMConfig(ObjectiveConfig):
 
 
 def spans(stretch: np.ndarray, longest: int, rng: np.random.Generator) -> np.ndarray:
-    """[spans] Which of some words begin a span, where every stretch of text is cut into spans of random lengths.
+    """Cut every stretch of text into spans of random lengths; returns the indices [spans] of the words that begin one.
 
     Lengths are geometric with p = 0.2 and at most `longest` (SpanBERT, Joshi et al. 2020, section 3.1, with 10: 3.8
-    words on average). The paper draws spans until enough is hidden; here a stretch is cut into spans and some are
-    chosen, so that none overlap; the last span ends with its stretch.
+    words on average). The paper draws spans until enough tokens are masked; here a stretch is cut into spans and some
+    are chosen, so that none overlap; the last span ends with its stretch.
 
-    stretch  [words] number of the stretch that each word belongs to, ascending; special tokens lie between two
+    stretch  [words] number of the stretch that each word belongs to, ascending; special tokens separate stretches
     """
     lengths = np.minimum(rng.geometric(0.2, len(stretch)), longest)
     ends = np.cumsum(lengths)

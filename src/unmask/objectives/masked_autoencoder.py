@@ -19,11 +19,11 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import HiddenPatches, PictureConfig
+from unmask.objectives.pictures import MaskedPictures, PictureConfig
 from unmask.types import Batch, Head, Loss, Signal, Target
 
 
-class MaskedAutoencoder(HiddenPatches):
+class MaskedAutoencoder(MaskedPictures):
     """Random patches are left out of the rows, and restored from the others (section 3).
 
     rate        share of the patches that are hidden
@@ -33,7 +33,7 @@ class MaskedAutoencoder(HiddenPatches):
     """
 
     name = "pixels"
-    terms = (Term("pixels", "hidden patches"),)
+    terms = (Term("pixels", "masked patches"),)
     head_labels = (("pixels", "pixel decoder"),)
 
     def __init__(self, processor: ImageProcessor, *, rate: float, normalised: bool = False) -> None:
@@ -111,7 +111,10 @@ class MaskedAutoencoderConfig(PictureConfig):
     of_folder: ClassVar[tuple[str, ...]] = (*PictureConfig.of_folder, "rate", "normalised")
 
     def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
-        return {**super().model_fields(processor), "rate": self.rate, "normalised": self.normalised}
+        return {**super().model_fields(processor), **self.model_settings()}
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"rate": self.rate, "normalised": self.normalised}
 
     def build(self, processor: ImageProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         return MaskedAutoencoder(processor, rate=self.rate, normalised=self.normalised)

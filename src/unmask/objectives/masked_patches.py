@@ -1,6 +1,6 @@
-"""Masked patches: hide patches of a picture and restore their pixels, as SimMIM does (Xie et al. 2022).
+"""Masked patches: mask patches of a picture and predict their pixels, as SimMIM does (Xie et al. 2022).
 
-Shapes: M hidden patches, N patches of a picture, F numbers of a patch.
+Shapes: M masked patches, N patches of a picture, F numbers of a patch.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import HiddenPatches, PictureConfig
+from unmask.objectives.pictures import MaskedPictures, PictureConfig
 from unmask.types import Batch, Head, Kind, Loss, Target
 
 
-class MaskedPatches(HiddenPatches):
-    """Squares of patches are hidden, their places hold MASK, and a linear head restores their pixels (section 3).
+class MaskedPatches(MaskedPictures):
+    """Squares of patches are masked: their places hold MASK, and a linear head predicts their pixels (section 3).
 
-    rate    share of the squares that are hidden      square  patches of a side of each
+    rate    share of the squares that are masked      square  patches along a side of each square
     """
 
     name = "patches"
-    terms = (Term("patches", "hidden patches"),)
-    head_labels = (("patches", "hidden patches"),)
+    terms = (Term("patches", "masked patches"),)
+    head_labels = (("patches", "masked-patch"),)
 
     def __init__(self, processor: ImageProcessor, *, rate: float, square: int) -> None:
         super().__init__(processor, rate=rate)
@@ -39,7 +39,7 @@ class MaskedPatches(HiddenPatches):
             raise UnmaskError(f"Squares of {square} patches do not divide the {self.grid} patches of a side evenly.")
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """Hide patches of every picture; its values stay in the signal, where no MASK reads them."""
+        """Mask patches of every picture; their values stay in the signal, which the model does not read at MASK."""
         assert batch.signal is not None
         hidden = np.concatenate([self.hidden(rng) for _ in range(len(batch.tokens))])
         chosen = torch.from_numpy(hidden)
@@ -48,7 +48,7 @@ class MaskedPatches(HiddenPatches):
         return replace(batch, tokens=tokens).with_targets(**{self.name: target})
 
     def hidden(self, rng: np.random.Generator) -> np.ndarray:
-        """[N] bool: which patches of a picture are hidden, the same number of each, at least one and not all."""
+        """[N] bool: which patches of a picture are masked: the same number in each, at least one and not all."""
         side = self.grid // self.square
         count = min(max(round(self.rate * side**2), 1), max(side**2 - 1, 1))
         squares = np.zeros(side**2, dtype=bool)
@@ -56,7 +56,8 @@ class MaskedPatches(HiddenPatches):
         return squares.reshape(side, side).repeat(self.square, 0).repeat(self.square, 1).ravel()
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        """The absolute error of the hidden pixels (section 3.4, "Raw pixel value regression"), summed over patches."""
+        """The mean absolute error of the pixels of each masked patch, summed over patches (section 3.4, "Raw pixel
+        value regression")."""
         target = batch.targets[self.name]
         restored_MF = model.answer(self.name, hidden_BTD, target.places, batch).float()
         return Loss((restored_MF - target.values.float()).abs().mean(-1).sum(), len(restored_MF))
@@ -74,7 +75,7 @@ class MaskedPatchesConfig(PictureConfig):
     square: int = 1
 
     kind: ClassVar[str] = "masked patches"
-    learned: ClassVar[str] = "hidden patches of pictures"
+    learned: ClassVar[str] = "masked patches of pictures"
     example: ClassVar[str] = "simmim-tiny"
     objective = MaskedPatches
     requires: ClassVar[frozenset[str]] = frozenset({"masked patches"})
@@ -85,10 +86,10 @@ class MaskedPatchesConfig(PictureConfig):
         return {**super().model_fields(processor), "hides": True}
 
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
-        """Raises UnmaskError for a model that has no vector for hidden patches."""
+        """Raises UnmaskError for a model that has no vector for masked patches."""
         if not getattr(model.config, "hides", False):
             raise UnmaskError(
-                f"{folder} holds a model without a vector for hidden patches: begin from fresh weights, with a recipe "
+                f"{folder} holds a model without a vector for masked patches: start from new weights, with a recipe "
                 f"such as {self.example}, or from a model that learned {self.learned}."
             )
 

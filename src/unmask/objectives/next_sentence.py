@@ -22,10 +22,10 @@ class NextSentence(SentencePair):
     """Does segment B follow segment A, or does it come from another document? (BERT, section 3.1 and appendix A.2)
 
     Pairs are filled to the full length with consecutive sentences; one in ten aims at a random shorter length.
-    Half of the second segments are the true continuation (label 0), half are taken from another document
-    (label 1), in which case the sentences they displaced are used again for the next pair. A pair with
-    only one sentence left always gets a random partner, as published. Where all pieces in memory come from one
-    document, another piece takes the place of another document.
+    Half of the second segments are the true continuation (label 0). The other half come from another document
+    (label 1); the next pair then uses the sentences that they displaced. A pair with only one sentence left always
+    gets a random partner, as published. If all pieces in memory come from one document, the random partner comes
+    from another piece.
     """
 
     name = "nsp"
@@ -35,7 +35,7 @@ class NextSentence(SentencePair):
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
         documents = [document for document in documents if any(len(s) for s in document.sentences)]
         if len({document.index for document in documents}) < 2:
-            # All are pieces of one long document. Without a partner for them, none of its text would be learned from.
+            # All are pieces of one long document, whose text could not be used if they were no partners for each other.
             documents = [Document(document.sentences, piece) for piece, document in enumerate(documents)]
         if len(documents) < 2:
             return []  # nothing to draw a random partner from; `Pretrain` refuses a corpus of one document

@@ -1,4 +1,4 @@
-"""Objective: what the data must look like and what is minimised. It owns no parameters."""
+"""Objective: how training data is prepared, and which loss is minimised. It owns no parameters."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Term(NamedTuple):
 
     name      as in metrics
     label     of its curves
-    guess     what is guessed, where that is text, so that word frequencies alone are a baseline; "" elsewhere
+    guess     the name of a prediction, if the targets are text, which has word frequencies as its baseline; else ""
     table     title of the comparison with that baseline
-    accuracy  what the accuracy is a share of
+    accuracy  what the accuracy is the share of
     """
 
     name: str
     label: str
     guess: str = ""
     table: str = "Held-out documents, token by token"
-    accuracy: str = "tokens that were thought likeliest"
+    accuracy: str = "tokens that were predicted correctly"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A text with a question to the model, answered at each evaluation.
+    """A text with a question that the model answers at each evaluation.
 
     text      as it is shown
     tokens    [T] ids with special tokens
@@ -60,11 +60,11 @@ class Probe:
 
 
 Guesses = list[tuple[str, float]]
-"""Answers to a probe and their probabilities, the likeliest first."""
+"""Predictions for a probe with their probabilities, the most likely first."""
 
 
 class StreamOptions(TypedDict):
-    """The options of training rows that objectives do not decide: see `data.text.stream.stream`."""
+    """The options of training rows that do not depend on the objective: see `data.text.stream.stream`."""
 
     length: int
     cut: EqualRows
@@ -74,13 +74,13 @@ class StreamOptions(TypedDict):
 
 
 class Objective:
-    """One thing to learn: how it samples sequences, chooses its targets, and scores the answers.
+    """The base of all objectives: how one samples sequences, chooses targets, and scores predictions.
 
-    name         of its loss term, of its target in `Batch.targets`, and of the head that answers it
-    heads        what it asks of the model: name of the head -> its kind
+    name         of its loss term, of its target in `Batch.targets`, and of the head that predicts it
+    heads        the heads that it needs: name of the head -> its kind
     terms        its loss terms, as a report describes them
     head_labels  (head, its name in messages) of the heads that it trains
-    teachable    the head whose answers are a distribution over the vocabulary, which a teacher can soften; "" for none
+    teachable    the head that predicts a distribution over the vocabulary, for distillation; "" for none
     """
 
     name: str
@@ -97,11 +97,11 @@ class Objective:
     # -- data
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
-        """Sequences of at most `length` tokens out of some documents, before they are packed into rows."""
+        """Sequences of at most `length` tokens from some documents, before they are packed into rows."""
         raise NotImplementedError(f"{type(self).__name__} chooses targets only; join it with one that samples text")
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """Choose targets in packed rows, and change the input where the objective asks for it."""
+        """Choose targets in packed rows, and change the input where the objective needs it."""
         return batch
 
     def stream(self, splits: Sequence[Any], options: StreamOptions) -> Loader:
@@ -116,28 +116,28 @@ class Objective:
     # -- the loss
 
     def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
-        """One pass through the model: its hidden states, the batch that it saw, and terms that come of reading it. Of
-        objectives that are joined, the last one reads."""
+        """One pass through the model: its hidden states, the batch that it read, and loss terms that arise in reading.
+        Of joint objectives, the last one reads."""
         return model(batch), batch, {}
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        """Cross-entropy of the head's answers at the targets of `batch`, in nats, with the number right."""
+        """Cross-entropy of the head's predictions at the targets of `batch`, in nats, with the number correct."""
         target = batch.targets[self.name]
         return self.of_answers(model.logits(self.name, hidden_BTD, target.places, batch), target.values)
 
     def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
-        """The same of answers [M, C] that are there already, or are a product away."""
+        """As `score`, from logits [M, C], or from the product that makes them."""
         return of_logits(logits, values_M)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """One Loss for each term, after one pass through the model; of a term without a target it is 0."""
+        """One Loss for each term, after one pass through the model; that of a term without targets is 0."""
         hidden_BTD, seen, losses = self.read(model, batch.asking(self.weights))
         return losses | {self.name: self.score(model, hidden_BTD, seen)}
 
     # -- evaluation and report
 
     def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
-        """How often each answer comes in the training text, with one added to each: the baseline without any context.
+        """How often each target value occurs in the training text, plus one for each: the baseline without context.
 
         vocabulary, length  entries of the tokenizer, tokens of a row
 
@@ -149,16 +149,16 @@ class Objective:
         return counts
 
     def derived(self, found: Mapping[str, float], characters: Callable[[], float]) -> dict[str, float]:
-        """Further metrics of an evaluation, out of those that were found.
+        """Further metrics of an evaluation, computed from those in `found`.
 
-        characters  how many characters of text a token to be guessed stands for, on average
+        characters  the mean number of characters of text for each target token
         """
         return {}
 
     def summary(
         self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
     ) -> list[str]:
-        """How a run ended, in sentences.
+        """The results of a run, in sentences.
 
         found, baseline, before  the last evaluation, the baseline, and the evaluation of the folder that the run
                                  started from (empty for fresh weights)
@@ -166,26 +166,26 @@ class Objective:
         return []
 
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Texts out of a held-out split with questions to the model, the same for every run on the corpus."""
+        """Probes from a held-out split, the same for every run on the corpus."""
         return []
 
     def probes_of(self, texts: Mapping[str, Sequence[str]], tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Probes out of texts and the answers that a reader would give."""
+        """Probes from texts and the answers that a reader would give."""
         return []
 
     def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
-        """The answers of the model to each probe; call it without gradients."""
+        """The model's predictions for each probe; call it without gradients."""
         return [[] for _ in probes]
 
     def folder_words(self, tokenizer: Tokenizer) -> Sequence[str]:
-        """What a folder keeps of the words that a head guesses (`words.txt`); empty where no head guesses words."""
+        """The words that a head predicts, as a folder keeps them (`words.txt`); empty where no head predicts words."""
         return ()
 
 
 class Joint(Objective):
     """Several objectives on the same sequences, with one pass through the trunk.
 
-    The first one samples, each chooses its targets in turn, and the last one, which may change what is read, reads.
+    The first one samples, each chooses its targets in turn, and the last one runs the model and may change its input.
     BERT is `Joint(NextSentence(join), MaskedLM(...))`.
     """
 
@@ -209,8 +209,8 @@ class Joint(Objective):
         return batch
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        # No pair may have been long enough. Every process asks every head all the same, for a sharded model sends its
-        # gradients together, and those of all processes must be the same ones.
+        # A batch may have no pairs. Every process still runs every head, because the processes of a sharded model must
+        # all send gradients of the same parameters.
         hidden_BTD, seen, losses = self.parts[-1].read(model, batch.asking(self.weights))
         return losses | {part.name: part.score(model, hidden_BTD, seen) for part in self.parts}
 
@@ -236,5 +236,5 @@ class Joint(Objective):
 
 
 def perplexity(nll: float) -> float:
-    """exp of a mean negative log-likelihood in nats, finite for any of them."""
+    """exp of a mean negative log-likelihood in nats, capped so that it is finite."""
     return math.exp(min(nll, 700.0))

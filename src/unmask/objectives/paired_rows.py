@@ -1,4 +1,4 @@
-"""pack_pairs: rows that hold several pairs side by side, what is read and what is written of it.
+"""pack_pairs: packed rows of several pairs of a source and a target.
 
 Shapes: B rows, S tokens of a row of sources, T of a row of targets.
 """
@@ -20,10 +20,11 @@ Ids = Sequence[int] | np.ndarray
 def pack_pairs(
     rows: Sequence[Sequence[tuple[Ids, Ids]]], pad: int, start: int, end: int, target: str = "next"
 ) -> Batch:
-    """Rows that hold several pairs side by side, where `data.bitext.batching` has one: what is i-th in a row of
-    `tokens` [B, T] is i-th in its row of `source.tokens` [B, S], which `documents` and `positions` of both say.
+    """Rows that hold several pairs side by side, unlike those of `data.bitext.batching`: the target of pair i is the
+    i-th sequence in its row of `tokens` [B, T], its source the i-th in that row of `source.tokens` [B, S]. Both batches
+    have `documents` and `positions`.
 
-    target  name of the target: the token after each one, and `end` after the last
+    target  name of the target, whose value at each token is the next token, and `end` after the last
     """
     read = [[np.append(source, end) for source, _ in row] for row in rows]
     written = [[np.append(start, written) for _, written in row] for row in rows]
@@ -32,12 +33,12 @@ def pack_pairs(
     assert batch.documents is not None
     places = batch.documents.flatten().nonzero().squeeze(1)
     values = np.concatenate(following) if following else np.empty(0)
-    asked = Target(places, torch.from_numpy(values.astype(np.int64)))
-    return replace(batch, targets={target: asked}, source=_side_by_side(read, pad))
+    following_M = Target(places, torch.from_numpy(values.astype(np.int64)))
+    return replace(batch, targets={target: following_M}, source=_side_by_side(read, pad))
 
 
 def _side_by_side(rows: Sequence[Sequence[np.ndarray]], pad: int) -> Batch:
-    """Sequences of ids, those of a row one after the other in it; rows as long as the longest, in eights."""
+    """A batch of packed sequences of ids; the length of rows is that of the longest, rounded up to a multiple of 8."""
     width = -(-max((sum(map(len, row)) for row in rows), default=0) // MULTIPLE) * MULTIPLE
     tokens, documents, positions = (np.full((len(rows), width), fill, np.int64) for fill in (pad, 0, 0))
     for b, row in enumerate(rows):

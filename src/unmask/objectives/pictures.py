@@ -42,8 +42,8 @@ class PictureObjective(Objective):
         raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
 
 
-class HiddenPatches(PictureObjective):
-    """Hides a share of every picture, in `corrupt`.
+class MaskedPictures(PictureObjective):
+    """Masks a share of the patches of every picture, in `corrupt`.
 
     rate  the share; raises UnmaskError for one that is not between 0 and 1
     """
@@ -52,7 +52,7 @@ class HiddenPatches(PictureObjective):
         self.processor, self.rate = processor, rate
         self.grid = processor.size // processor.patch
         if not 0 < rate < 1:
-            raise UnmaskError(f"The rate is the share of a picture that is hidden, between 0 and 1, not {rate}.")
+            raise UnmaskError(f"The rate is the share of a picture that is masked, between 0 and 1, not {rate}.")
 
     def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
         source, rng = self.source(splits), np.random.default_rng(0)
@@ -60,7 +60,7 @@ class HiddenPatches(PictureObjective):
         return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
-        """Pictures [H, W, C] as a batch with hidden patches."""
+        """Pictures [H, W, C] as a batch with masked patches."""
         batch = collate.pad([self.processor.example(one) for one in pictures], Kind.PADDING, multiple=1)
         return self.corrupt(batch, rng)
 

@@ -1,6 +1,6 @@
-"""The objectives that a run can be asked for by name: how options, run.json and folders choose one of them.
+"""The registry of objectives: how options, run.json and folders choose one of them.
 
-Nothing outside this room knows what an objective is called; one that is not listed here is passed as its config.
+Nothing outside this room names an objective; an objective that is not listed here is passed as its config.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedAutoencoderConfig,
     ContrastiveConfig,
 )
-"""What a run can learn. Of those that a model supports, the first is its default."""
+"""All objectives. The default of a model is the first that it supports."""
 
 
 def default() -> ObjectiveConfig:
-    """The objective of a run for which nothing is asked: that of BERT."""
+    """The default objective of a run: that of BERT."""
     return MaskedLMConfig(sentences=NextSentenceConfig())
 
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSentences(Sentences):
-    """The sequences for which the folder has a head that a run starts from; single runs for a fresh model."""
+    """Sequences for the sentence-pair head of the folder that a run starts from; single runs for a new model."""
 
     kind = "folder"
     learned = "nothing"
@@ -83,15 +83,15 @@ def usual(model: ModelConfig) -> ObjectiveConfig:
     """The default objective of a model. Raises UnmaskError for one that supports none of those listed here."""
     able = supported(model)
     if not able:
-        raise UnmaskError(f"A {type(model).__name__} is trained by no objective that is known here: pass one.")
+        raise UnmaskError(f"No listed objective trains a {type(model).__name__}: pass the config of one.")
     return able[0]()
 
 
 def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig:
     """The objective of a run that continues from a folder.
 
-    asked  that of the recipe. Where the model does not support it, the model's default is taken if the recipe's is
-           optional, or if there is no other; else it stays, and is refused by `check_supported`.
+    asked  the objective of the recipe. If the model does not support it, the model's default replaces it where it is
+           optional or the model has only one; otherwise it stays, and `check_supported` refuses it.
     """
     able = supported(model)
     if able and not asked.fits(model) and (asked.optional or len(able) == 1):
@@ -104,7 +104,7 @@ def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str
 def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool) -> None:
     """Raises UnmaskError for a model that does not support the objective.
 
-    folder  whether the model comes from a folder, which the recipe did not choose
+    folder  whether the model comes from a folder instead of the recipe
     """
     if asked.fits(model):
         return
@@ -113,7 +113,7 @@ def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool)
     way = f"leave out the recipe and --{option}" if folder else f"leave --{option} as the recipe has it{other}"
     able = _either(kind.learned for kind in supported(model))
     raise UnmaskError(
-        f"This {type(model).__name__} learns {able or 'nothing that is known here'}, not {asked.learned}: {way}."
+        f"This {type(model).__name__} learns {able or 'by no listed objective'}, not {asked.learned}: {way}."
     )
 
 
@@ -121,23 +121,23 @@ def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool)
 
 
 def options() -> set[str]:
-    """The options that choose an objective or set a field of one, as the command line has them."""
+    """The options of the command line that choose an objective or set a field of one."""
     plain = {name for kind in CHOOSABLE for name in kind().leaves()}
     return plain | _choices().keys()
 
 
 def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfig:
-    """The objective of a run in which options have been given.
+    """The objective of a run with these options.
 
     given  option -> value, of those in `options`, or fields of `current`
 
-    Raises UnmaskError for an option that means nothing to the objective, and a value of the wrong type.
+    Raises UnmaskError for an option that the objective does not have, and for a value of the wrong type.
     """
     table = _choices()
     asked = {name: _value(name, value, tuple(table[name])) for name, value in given.items() if name in table}
 
     def order(choice: tuple[str, str]) -> tuple[bool, int]:
-        """What replaces the whole comes first, then its parts from the outside in; what is left out goes last."""
+        """Choices of whole objectives come first, then those of parts from the outside in; removals come last."""
         name, value = choice
         place = CHOOSABLE.index(table[name][value])
         return (True, -place) if value == "false" else (False, place)
@@ -160,7 +160,7 @@ def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfi
 
 
 def selected(current: ObjectiveConfig) -> dict[str, str]:
-    """Option -> the value that has chosen what the config is made of."""
+    """Option -> the value that chooses the config or a part of it."""
     found: dict[str, str] = {}
     for part in current.all():
         for option, value in part.choices:
@@ -169,12 +169,12 @@ def selected(current: ObjectiveConfig) -> dict[str, str]:
 
 
 def takes(name: str) -> bool:
-    """Whether an objective that is listed here has a field, or is chosen by an option, of this name."""
+    """Whether a listed objective has a field of this name, or is chosen by an option of this name."""
     return name in _choices() or bool(_takers(name))
 
 
 def _choices() -> dict[str, dict[str, Kind]]:
-    """Option -> its values, each with what it chooses."""
+    """Option -> value -> the config that it chooses."""
     found: dict[str, dict[str, Kind]] = {}
     for kind in CHOOSABLE:
         for option, value in kind.choices:
@@ -195,7 +195,7 @@ def _takers(name: str) -> list[Kind]:
 
 
 def _asks_for_nothing(name: str, value: Any) -> bool:
-    """Whether this value of a field leaves something out, which a run of any objective does."""
+    """Whether this value of a field has no effect (`ObjectiveConfig.off`), so that any run accepts it."""
     idle = {kind: off for kind in CHOOSABLE for field, off in kind.off if field == name}
     return any(kind().override({name: value}).leaves()[name] == off for kind, off in idle.items())
 
@@ -215,9 +215,9 @@ def _either(words: Iterable[str]) -> str:
 
 
 def read(values: Any, known: ObjectiveConfig) -> ObjectiveConfig:
-    """The config that `ObjectiveConfig.to_dict` described, of the objectives listed here or one like `known`.
+    """The config of what `ObjectiveConfig.to_dict` returned, for a listed objective or one of the kinds in `known`.
 
-    Raises UnmaskError for values that describe none.
+    Raises UnmaskError for other values.
     """
     if not isinstance(values, Mapping):
         raise UnmaskError(f"An objective is described by its fields, not by {kind_of(values)}.")
@@ -234,8 +234,8 @@ def read(values: Any, known: ObjectiveConfig) -> ObjectiveConfig:
 
 
 def of_version_0_1(values: Mapping[str, Any]) -> ObjectiveConfig:
-    """The objective of a run of version 0.1, whose run.json had the fields of all objectives. Fields that meant nothing
-    to what was learned are left out."""
+    """The objective of a run of version 0.1, whose run.json had the fields of all objectives. Fields of other
+    objectives are left out."""
     table, current = _choices(), default()
     reads = values.get("written", "none") == "none"
     for name in ("sentences", "replaced", "masked") if reads else ("written",):
@@ -249,7 +249,7 @@ def of_version_0_1(values: Mapping[str, Any]) -> ObjectiveConfig:
 
 
 def terms() -> dict[str, Term]:
-    """Loss term -> how a report describes it, of everything that is listed here."""
+    """Name of a loss term -> its description in reports, for all listed objectives."""
     every = (*WithTeacher.added, *(term for kind in OBJECTIVES for term in kind.objective.terms))
     return {term.name: term for term in every}
 

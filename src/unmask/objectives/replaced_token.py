@@ -1,4 +1,4 @@
-"""Replaced-token detection: a small generator fills in hidden words, and the model says which they are (ELECTRA).
+"""Replaced-token detection: a small generator fills in masked tokens, the model detects the replaced ones (ELECTRA).
 
 Shapes: B rows, T tokens of a row, M targets, V vocabulary.
 """
@@ -24,24 +24,25 @@ from unmask.objectives.objective import Joint, Objective, Term
 from unmask.types import Batch, Document, Example, Head, Loss, Target
 
 CHOSEN = (0.85, 0.0)
-"""Shares of the chosen tokens that the generator sees as [MASK], and as a random token. The paper hides all of them;
+"""Shares of the chosen tokens that the generator sees as [MASK], and as a random token. The paper masks all of them;
 the code of its models leaves 15 % as they are (google-research/electra, pretrain/pretrain_helpers.py, `mask`)."""
 
 DRAWS = "draws"
-"""The target, of no loss, that holds the random number by which the word at each hidden place is drawn."""
+"""A target without a loss, which holds the random number that draws the token at each masked place."""
 
 
 class ReplacedToken(Objective):
     """L = L_MLM(generator) + weight * L_RTD(discriminator) (Clark et al. 2020, section 2).
 
-    The generator guesses hidden words. One word is drawn from what it thinks of each place, and the discriminator is
-    asked of every token of the text, special ones included, whether it is still the one that was there; a word that
-    was drawn right counts as original. No gradient goes through the draw: the generator learns from its own loss alone.
+    The generator predicts masked tokens. One token is drawn from its distribution at each masked place. The
+    discriminator decides for every token of the text, special tokens included, whether it was replaced; a drawn token
+    that equals the original counts as original. No gradient goes through the draw: the generator learns from its own
+    loss alone.
 
-    All that is random comes with the batch: one number between 0 and 1 a place, at which the generator's distribution
-    is read off. A batch is thus the same whenever it is seen again, in a resumed run or in the next evaluation.
+    All random numbers come with the batch: one between 0 and 1 for each masked place, which selects a token from the
+    generator's cumulative distribution. So a batch is the same in a resumed run and in every evaluation.
 
-    masked  chooses the words to hide and samples the text
+    masked  chooses the tokens to mask and samples the text
     weight  of the discriminator's loss, lambda
     """
 
@@ -63,7 +64,7 @@ class ReplacedToken(Objective):
         return self.masked.sample(documents, length, rng)
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """Hide words; the target of every real token is the token itself, from which a replaced one differs."""
+        """Mask tokens; the target of every real token is the original token, from which a replaced one differs."""
         real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
         places = real.flatten().nonzero().squeeze(1)
         hidden = self.masked.corrupt(batch, rng)
@@ -73,19 +74,19 @@ class ReplacedToken(Objective):
         return hidden.with_targets(**{self.name: whole, DRAWS: Target(chosen, draws)})
 
     def read(self, model: Model, batch: Batch) -> tuple[Tensor, Batch, dict[str, Loss]]:
-        """What the discriminator makes of the text that the generator has filled, and the generator's term. Raises
-        UnmaskError for a model without a generator."""
+        """The discriminator's hidden states of the text with the generator's tokens, that text, and the generator's
+        loss. Raises UnmaskError for a model without a generator."""
         generator = model.auxiliary.get("generator")
         if generator is None:
-            raise UnmaskError("Replaced tokens are learned by an ELECTRA with its generator; this model has none.")
+            raise UnmaskError("Only an ELECTRA with its generator learns replaced tokens; this model has no generator.")
         hidden, name = batch.targets[self.masked.name], self.masked.name
         logits_MV = generator.answer(name, generator(batch), hidden.places).float()
         filled = _filled(batch, hidden.places, draw(logits_MV, batch.targets[DRAWS].values))
         return model(filled), filled, {name: of_logits(logits_MV, hidden.values)}
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
-        """Binary cross-entropy of "replaced" at every token; `replaced` counts those that are, `correct` those that
-        are told right: who says "original" of all of them gets 1 - replaced."""
+        """Binary cross-entropy of "replaced" at every token. `replaced` counts the replaced tokens, `correct` the
+        correct decisions: a model that always decides "original" has an accuracy of 1 - replaced."""
         target = batch.targets[self.name]
         logits_M = model.answer(self.name, hidden_BTD, target.places).squeeze(-1).float()
         replaced_M = batch.tokens.flatten()[target.places] != target.values
@@ -99,21 +100,24 @@ class ReplacedToken(Objective):
         lines = self.masked.summary(found, baseline, before)
         if "rtd/correct" not in found:
             return lines
-        right, replaced = found["rtd/correct"], found["rtd/replaced"]
-        return [*lines, f"Replaced tokens: {right:.1%} of all tokens told right, where {replaced:.1%} were replaced."]
+        correct, replaced = found["rtd/correct"], found["rtd/replaced"]
+        return [
+            *lines,
+            f"Replaced tokens: accuracy {correct:.1%} on all tokens, of which {replaced:.1%} were replaced.",
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedTokenConfig(ObjectiveConfig):
-    """Find the words that a small generator has put in the place of hidden ones (RTD), as ELECTRA does.
+    """Detect the tokens that a small generator has replaced (RTD), as ELECTRA does.
 
-    masked  what the generator learns: which words are hidden
+    masked  the objective of the generator, which chooses the masked tokens
     """
 
     masked: MaskedLMConfig = field(default_factory=MaskedLMConfig)
 
     kind = "replaced"
-    learned = "replaced words"
+    learned = "replaced tokens"
     example = "electra-tiny"
     objective = ReplacedToken
     requires = frozenset({"generator"})
@@ -123,7 +127,7 @@ class ReplacedTokenConfig(ObjectiveConfig):
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
-        """Around hidden words, which are left when it is turned off."""
+        """As `ObjectiveConfig.chosen`; it is added to masked tokens, and leaves them when turned off."""
         own, masked = current.part(cls), current.part(MaskedLMConfig)
         if value == "false":
             return current if own is None else own.masked
@@ -131,7 +135,7 @@ class ReplacedTokenConfig(ObjectiveConfig):
 
     @classmethod
     def continued(cls, current: ObjectiveConfig, heads: Collection[str]) -> ObjectiveConfig:
-        """An ELECTRA goes on as one where hidden words are asked for."""
+        """A folder of an ELECTRA continues with replaced tokens where the run has masked tokens."""
         return cls(masked=current) if cls.own_heads <= set(heads) and isinstance(current, MaskedLMConfig) else current
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
@@ -142,7 +146,7 @@ class ReplacedTokenConfig(ObjectiveConfig):
 
 @torch.no_grad()
 def draw(logits_MV: Tensor, uniform_M: Tensor) -> Tensor:
-    """[M] a token of each distribution: the first at which the sum of the probabilities passes the number given."""
+    """[M] a token of each distribution: the first where the sum of the probabilities exceeds the given number."""
     sums_MV = logits_MV.softmax(-1).cumsum(-1)
     drawn_M1 = torch.searchsorted(sums_MV, uniform_M[:, None] * sums_MV[:, -1:], right=True)
     return drawn_M1.squeeze(-1).clamp(max=logits_MV.shape[-1] - 1)

@@ -1,4 +1,4 @@
-"""SegmentLM: the next token, by a model that remembers the segments before (Dai et al. 2019).
+"""SegmentLM: predict the next token with a model that remembers earlier segments (Dai et al. 2019).
 
 Shapes: L layers, B rows, T tokens of a row, M tokens of the memory, D width.
 """
@@ -26,10 +26,10 @@ from unmask.types import Batch, Loss
 class SegmentLM(CausalLM):
     """A language model of rows that continue from batch to batch: p(y_t | start, y_1 .. y_t-1), within its memory.
 
-    What was read of a row is remembered, without gradient, until the next batch comes with the same number in its
-    `streams`. Held-out rows have a memory of their own. Rows without streams are read from an empty memory.
+    The memory of a row is kept, without gradient, until the next batch with the same number in its `streams`.
+    Held-out rows have separate memories. Rows without streams are read from an empty memory.
 
-    carried  what is remembered of the rows that are trained on, [L, M, D] by number: part of a checkpoint
+    carried  memories [L, M, D] of the training rows, by number: part of a checkpoint
     """
 
     teachable = ""
@@ -42,13 +42,13 @@ class SegmentLM(CausalLM):
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         """Raises UnmaskError for a model without a memory."""
         if "memory" not in model.config.offers:
-            raise UnmaskError("Only a model with a memory learns from rows that go on: take transformer-xl-tiny.")
+            raise UnmaskError("Only a model with a memory learns from rows that continue: take transformer-xl-tiny.")
         if batch.streams is None:
             return super().loss(model, batch)
         kept = self.carried if model.training else self.heldout
         names = [str(stream) for stream in batch.streams.tolist()]
         hidden_BTD, memory_LBMD = model.read(batch, remembered(kept, names, batch))
-        finite_B = memory_LBMD.isfinite().flatten(2).all(2).all(0)  # a step that went wrong must not poison all others
+        finite_B = memory_LBMD.isfinite().flatten(2).all(2).all(0)  # one bad step must not spoil all later steps
         memory_LBMD = memory_LBMD.where(finite_B[:, None, None], 0.0)
         kept.update(zip(names, memory_LBMD.unbind(1), strict=True))
         return {self.name: self.score(model, hidden_BTD, batch)}
@@ -63,11 +63,11 @@ class SegmentLM(CausalLM):
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentLMConfig(ObjectiveConfig):
-    """Guess every token from those before it, in rows that continue from step to step, by a model with a memory (Dai
+    """Predict every token from those before it, in rows that continue from step to step, by a model with a memory (Dai
     et al. 2019)."""
 
     kind = "segments"
-    learned = "next tokens in rows that go on"
+    learned = "next tokens in rows that continue"
     example = "transformer-xl-tiny"
     objective = SegmentLM
     requires = frozenset({"memory"})
@@ -78,8 +78,8 @@ class SegmentLMConfig(ObjectiveConfig):
 
 
 def remembered(kept: dict[str, Tensor], names: list[str], batch: Batch) -> Tensor | None:
-    """[L, B, M, D]: what is kept of the rows of a batch, as much as there is of each of them; None where they all begin
-    anew, which is what nothing was kept of, too."""
+    """[L, B, M, D]: the memories of the rows of a batch, cut to the shortest of them. None where a row has no memory,
+    or where all rows begin a new text."""
     memories = [kept.get(name) for name in names]
     found = [memory for memory in memories if memory is not None]
     if len(found) < len(names) or batch.positions is None or not bool(batch.positions[:, 0].any()):

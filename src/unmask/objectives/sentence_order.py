@@ -20,7 +20,7 @@ IN_ORDER, SWAPPED = 0, 1
 class SentenceOrder(SentencePair):
     """Are two consecutive segments in their order (label 0) or swapped (label 1)? (ALBERT, section 3.1)
 
-    A run of a single sentence cannot be a pair: it is kept as one segment without this target.
+    A single sentence cannot be a pair: it is kept as one segment without this target.
     """
 
     name = "sop"

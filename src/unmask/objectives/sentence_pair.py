@@ -1,6 +1,6 @@
-"""Which sentences a sequence is made of: single runs of them, or pairs with a question, for objectives of encoders.
+"""How sequences are made of sentences: single runs, or pairs with an objective, for the pre-training of encoders.
 
-`Sentences` is the field of an objective that says so. `SingleRuns` asks nothing; pairs are objectives of their own.
+`Sentences` is the type of the field that chooses this. `SingleRuns` has no objective; pairs are objectives themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unmask.types import Example, Head
 
 @dataclass(frozen=True, kw_only=True)
 class Sentences(ObjectiveConfig):
-    """What the sequences of an objective are made of.
+    """The content of the sequences of an objective.
 
     short  share of the sequences, or pairs, that aim at a random shorter length
     """
@@ -31,24 +31,24 @@ class Sentences(ObjectiveConfig):
     off = (("short", 0.0),)
     optional = True
     ignored: ClassVar[bool] = False
-    """Whether objectives that read no sentences accept this choice, since it asks for nothing."""
+    """Whether objectives without sentences accept this choice, because it has no effect."""
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
-        """In the field of `current` that says what sequences are made of, or in the place of another of its kind."""
+        """As `ObjectiveConfig.chosen`; it goes into the field of `current` for sentences, or replaces `current`."""
         made = cls().like(current)
         if isinstance(current, Sentences):
             return made
         return current.with_part(option, made) or (current if cls.ignored else None)
 
     def question(self, tokenizer: Tokenizer) -> Objective | None:
-        """The objective that samples pairs and asks about them; None where sequences are single runs."""
+        """The objective that samples and classifies pairs; None where sequences are single runs."""
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SingleRuns(Sentences):
-    """Runs of consecutive sentences, about which nothing is asked: no objective by itself."""
+    """Runs of consecutive sentences, without an objective of their own."""
 
     kind = "runs"
     learned = "nothing"
@@ -57,13 +57,13 @@ class SingleRuns(Sentences):
     ignored = True
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
-        """Raises UnmaskError."""
+        """Always raises UnmaskError."""
         raise UnmaskError("There is nothing to learn: set --masked true, --sentences next or order, or --written next.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairConfig(Sentences):
-    """Pairs of sentences with a question that has two answers: also an objective by itself."""
+    """Pairs of sentences with two classes; also an objective by itself."""
 
     learned = "pairs of sentences"
     example = "bert-tiny"
@@ -74,7 +74,7 @@ class PairConfig(Sentences):
 
 
 class SentencePair(Objective):
-    """A question about two segments that has two answers, asked at [CLS].
+    """Binary classification of two segments at [CLS].
 
     join   frames two runs of ids with special tokens: `Tokenizer.join`
     short  share of the pairs that aim at a random shorter length
@@ -88,7 +88,8 @@ class SentencePair(Objective):
 
 
 def end_of(sentences: Sequence[np.ndarray], at: int, target: int) -> int:
-    """End of the run of sentences, at least one, from `at` on that reaches `target` tokens or the last sentence."""
+    """The end of the run of sentences that begins at `at`, has at least one sentence, and reaches `target` tokens or
+    the last sentence."""
     end, total = at + 1, len(sentences[at])
     while end < len(sentences) and total < target:
         total += len(sentences[end])
@@ -102,7 +103,7 @@ def truncated(
     """Shorten the longer segment, token by token and from a random end each time, until the pair fits."""
     excess = max(0, len(first) + len(second) - room)
     gap = abs(len(first) - len(second))
-    # Taking tokens from the longer one until it is no longer, then in turn, has this closed form.
+    # The closed form of removing tokens from the longer segment until both have the same length, then in turn.
     from_longer = min(excess, gap) + (max(0, excess - gap) + 1) // 2
     cuts = (from_longer, excess - from_longer) if len(first) >= len(second) else (excess - from_longer, from_longer)
 

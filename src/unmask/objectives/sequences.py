@@ -1,4 +1,4 @@
-"""Sequences of sentences out of documents, for objectives that read one text at a time."""
+"""Sequences of sentences from documents, for objectives that read one text at a time."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def runs(
 
 
 def target_length(room: int, short: float, rng: np.random.Generator | None) -> int:
-    """The full room, or, for a share `short`, a random shorter length, so that short inputs are seen too."""
+    """The full room, or, for a share `short`, a random shorter length, so that training has short inputs too."""
     return int(rng.integers(2, room + 1)) if rng is not None and short and rng.random() < short else room

@@ -1,4 +1,4 @@
-"""SpanCorruption: short runs of a text are cut out; they are written, with what stands in their place (Raffel et al.).
+"""SpanCorruption: spans of a text are replaced by sentinels, and the model writes them (T5, Raffel et al. 2020).
 
 Shapes: N tokens of a text, K spans.
 """
@@ -25,26 +25,26 @@ from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example, Head
 
 PROBES, SHOWN = 4, 48
-"""Held-out texts that an evaluation cuts spans out of; tokens of each text, and of what is written into it."""
+"""Number of held-out texts whose spans an evaluation predicts; tokens of each text, and at most of each output."""
 
 
 class SpanCorruption(NextToken):
-    """T5's denoising (Raffel et al. 2020, section 3.1.4): 15 % of the tokens, in spans of 3 on average, are replaced by
-    one sentinel each; the target is every sentinel with what it stands for, and one more at the end.
+    """T5's denoising (Raffel et al. 2020, section 3.1.4): 15 % of the tokens are removed, in spans of 3 on average, and
+    each span is replaced by one sentinel. The target is every sentinel with its span, and one more sentinel at the end.
 
         Thank you <X> me to your party <Y> week  ->  <X> for inviting <Y> last <Z>
 
     All placements of spans that do not touch are equally likely; a text may begin or end with one. They are drawn anew
     each time a text is seen.
 
-    sentinels   ids of <X>, <Y>, <Z> …: as many spans can be cut out of a text, less one
+    sentinels   ids of <X>, <Y>, <Z> …: one more than the most spans of a text
     start, end  ids that a target begins with, and that ends a text; `padding` fills rows up
-    rate        share of the tokens that are hidden        mean  tokens of a span, on average
+    rate        share of the tokens that are removed       mean  tokens of a span, on average
     short       share of the texts that end at a random shorter length, though not within a sentence
     """
 
     name = "spans"
-    terms = (Term(name, "spans", "hidden-span"),)
+    terms = (Term(name, "spans", "masked-span"),)
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class SpanCorruption(NextToken):
     ) -> None:
         super().__init__()
         if len(sentinels) < 2:
-            raise UnmaskError("Spans are cut out where there are sentinels to stand for them: at least two.")
+            raise UnmaskError("Span corruption needs a tokenizer with at least two sentinels.")
         if not 0 < rate < 1 or mean < 1:
             raise UnmaskError(
-                f"A share of {rate} of the tokens, in spans of {mean} on average, cannot be hidden; "
+                f"A share of {rate} of the tokens, in spans of {mean} on average, cannot be removed; "
                 "choose a share between 0 and 1 and spans of at least 1."
             )
         self.heads = {self.head: Head("next_token")}
@@ -71,7 +71,7 @@ class SpanCorruption(NextToken):
         self.rate, self.mean, self.short = rate, mean, short
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
-        """Runs of sentences, each with `end` behind it, that fill up to `length` tokens within a document."""
+        """Runs of sentences of a document, each with `end` after it, of at most `length` tokens."""
         return [
             Example(np.append(run, self.end).astype(np.int64))
             for document in documents
@@ -79,21 +79,21 @@ class SpanCorruption(NextToken):
         ]
 
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """The same rows in which each sequence is a pair: what is left of it is read, what was cut out is written."""
+        """The rows with each sequence as a pair: the source is the corrupted text, the target is the removed spans."""
         tokens_BT = batch.tokens.numpy()
         documents_BT = np.ones_like(tokens_BT) if batch.documents is None else batch.documents.numpy()
         rows = []
         for tokens, documents in zip(tokens_BT, documents_BT, strict=True):
             ends = np.flatnonzero(np.diff(documents, append=-1)) + 1
             sequences = [part for part in np.split(np.arange(len(tokens)), ends) if len(part) and documents[part[0]]]
-            texts = [tokens[part][:-1] for part in sequences]  # without their `end`, which both sides get
+            texts = [tokens[part][:-1] for part in sequences]  # without `end`, which is added to source and target
             rows.append([self.hide(text, self.noise(len(text), rng)) for text in texts])
         return pack_pairs(rows, self.padding, self.start, self.end, target=self.name)
 
     def noise(self, length: int, rng: np.random.Generator) -> np.ndarray:
-        """Which of the tokens of a text are hidden, [N] bool: at least one.
+        """Which tokens of a text are removed, [N] bool: at least one.
 
-        Both numbers, of tokens and of spans, are rounded at random so that their expectation is exact.
+        The numbers of tokens and of spans are rounded at random, so that their expectations are exact.
         """
         hidden = min(max(int(length * self.rate + rng.random()), 1), length)
         spans = max(int(hidden / self.mean + rng.random()), 1)
@@ -105,9 +105,9 @@ class SpanCorruption(NextToken):
         return np.repeat(np.arange(len(sizes)) % 2 == 1, sizes)
 
     def hide(self, text: np.ndarray, hidden: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What is read and what is written of a text [N] where some of its tokens are hidden, without start and end.
+        """The source and the target of a text [N], some tokens of which are removed; without start and end.
 
-        Raises UnmaskError where there are more spans than sentinels to mark them, and the end.
+        Raises UnmaskError where there are not enough sentinels for all spans and the end.
         """
         begins = hidden & ~np.append(False, hidden[:-1])
         spans = int(begins.sum())
@@ -120,9 +120,9 @@ class SpanCorruption(NextToken):
         return read[~hidden | begins], np.append(written, self.sentinels[spans])
 
     def restore(self, read: np.ndarray, written: np.ndarray) -> np.ndarray:
-        """The text again, from what is read and what a model wrote of it: `hide` undone.
+        """The inverse of `hide`: the text from the source and from the target that a model wrote.
 
-        A sentinel that was not answered stands for nothing; what stands before the first one that is known is lost.
+        A sentinel that the model did not write becomes an empty span; output before the first known sentinel is lost.
         """
         order = {int(token): i for i, token in enumerate(self.sentinels)}
         answers: dict[int, list[int]] = {}
@@ -136,13 +136,13 @@ class SpanCorruption(NextToken):
         return np.array([token for part in parts for token in part], np.int64)
 
     def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
-        """[V] how often each token is to be written: see `expected`."""
+        """[V] how often each token is a target: see `expected`."""
         counts = super().expected_counts(splits, vocabulary, length)
         counts[self.end] += sum(split.documents for split in splits)
         return self.expected(counts, length)
 
     def expected(self, counts_V: np.ndarray, length: int) -> np.ndarray:
-        """How often each token is to be written, [V], of text with these counts in sequences of `length` tokens."""
+        """How often each token is a target, [V], for text with these counts in sequences of `length` tokens."""
         texts = counts_V.sum() / length
         spans = min(round(length * self.rate / self.mean), len(self.sentinels) - 1)
         found = counts_V * self.rate
@@ -160,13 +160,13 @@ class SpanCorruption(NextToken):
             return []
         start = f"at the start: {perplexity(before['spans/nll']):.1f}; " if "spans/nll" in before else ""
         return [
-            f"Held-out spans: {found['spans/correct']:.1%} of the tokens right, perplexity "
+            f"Held-out spans: accuracy {found['spans/correct']:.1%}, perplexity "
             f"{perplexity(found['spans/nll']):.1f} ({start}word frequencies alone: "
             f"{math.exp(baseline['loss/spans']):.1f})."
         ]
 
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
-        """Beginnings of held-out documents with spans cut out."""
+        """Beginnings of held-out documents whose spans are replaced by sentinels."""
         rng = np.random.default_rng(0)
         found: list[Probe] = []
         units = split.units(length)
@@ -178,7 +178,7 @@ class SpanCorruption(NextToken):
         return found
 
     def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
-        """What the model writes for each probe, and the probability of all of it."""
+        """The text that the model writes for each probe, and its probability."""
         search = Search(limits=Limits(max_length=SHOWN))
         sources = [probe.tokens.tolist() for probe in probes]
         with exactly(model.device):
@@ -188,7 +188,7 @@ class SpanCorruption(NextToken):
 
 @dataclass(frozen=True, kw_only=True)
 class SpanCorruptionConfig(ObjectiveConfig):
-    """Write what was cut out of a text, as T5 does (span corruption).
+    """Write the spans that were cut out of a text, as T5 does (span corruption).
 
     rate       share of the tokens to cut out
     mean_span  tokens of a span, on average
@@ -208,7 +208,7 @@ class SpanCorruptionConfig(ObjectiveConfig):
     off = (("short", 0.0),)
 
     def processor(self, processor: Tokenizer) -> Tokenizer:
-        """With sentinels, behind its vocabulary."""
+        """The tokenizer with sentinels after its vocabulary."""
         return processor.with_sentinels()
 
     def model_fields(self, tokenizer: Tokenizer) -> dict[str, int]:
@@ -223,7 +223,7 @@ class SpanCorruptionConfig(ObjectiveConfig):
 def cut_out(
     text: np.ndarray, sentinels: Sequence[int], rng: np.random.Generator, *, rate: float, mean: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Source and target of a text [N] with spans cut out, without start and end."""
+    """Source and target of a text [N] after span corruption, without start and end."""
     objective = SpanCorruption(sentinels, start=0, end=0, padding=0, rate=rate, mean=mean)
     return objective.hide(text, objective.noise(len(text), rng))
 

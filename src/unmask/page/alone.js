@@ -4,11 +4,13 @@ import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { empty, h } from "./dom.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
+import { pictureAttentionView } from "./picture.js";
 import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
 const VIEWS = {
   attention: (root, data) => attentionView(root, data, { layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))), rollout: async () => data }, data.start ?? {}),
+  "picture-attention": (root, data) => pictureAttentionView(root, data, { layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))) }, data.start ?? {}),
   beam: beamView,
   words: wordsView,
   context: contextView,

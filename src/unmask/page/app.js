@@ -91,6 +91,7 @@ async function attentionTab(root, model) {
   if (about && !Object.keys(about.attention).length) {
     return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
   }
+  if (about?.pictures) return nothing(root, "This model reads pictures: unmask show attention --model FOLDER PICTURE --out FILE.html shows where it looks.");
   const stage = h("div", {});
   const kinds = h("div", { class: "row" });
   const translates = model.kind === "translation";

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
+from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -15,9 +17,10 @@ from unmask.models.model import Model
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
-from unmask.visualize import beam
+from unmask.visualize import attention, beam
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
+from unmask.visualize.picture_attention import over_picture
 from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.words import Vectors
 
@@ -99,6 +102,25 @@ class Opened:
     def _reader(self) -> Model:
         return self.model
 
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether the model reads pictures in place of texts."""
+        return "pictures" in self.model.config.offers
+
+    def attention(self, text: str, pair: str | None = None, kind: str | None = None) -> Data:
+        """All attention weights of the model for a text, a pair, or the picture in a file.
+
+        Raises UnmaskError for an input that the model cannot read, and for a model without attention.
+        """
+        if not self.reads_pictures:
+            return attention.whole(self.model, self.reading(text, pair), kind)
+        if pair is not None:
+            raise UnmaskError("This model reads one picture: leave --pair out.")
+        processor = self.predictor.processor if self.predictor else self.inner.processor if self.inner else None
+        if not isinstance(processor, ImageProcessor):
+            raise UnmaskError(f"{self.folder} has no image processor (preprocessor_config.json), which pictures need.")
+        return over_picture(self.model, processor, decode(Path(text), processor.channels))
+
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""
         return tree_of(self, text, beam_size, length)
@@ -153,5 +175,5 @@ def open_model(folder: Path | str) -> Opened:
     try:
         return Opened(folder, predictor=Predictor(loaded, length=reach(loaded.model, folder), precision="fp32"))
     except UnmaskError:
-        loaded.require_tokenizer(folder)
+        loaded.require_processor(folder)
         return Opened(folder, inner=loaded)

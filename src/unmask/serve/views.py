@@ -121,13 +121,15 @@ def _inside(asked: Asked) -> Data:
         }
     model = opened.model
     kinds = attention.layers_of(model)
+    masks = opened.translator is None and not opened.reads_pictures
     return {
         "attention": {kind: len(layers) for kind, layers in kinds.items()},
         "writes": opened.translator is not None or opened.continuer is not None,
         "reads": opened.translator is None,
         "labels": list(getattr(opened.predictor.task, "labels", ())) if opened.predictor else [],
         "spans": opened.translator is not None and bool(opened.translator.tokenizer.sentinels),
-        "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if opened.translator is None else "",
+        "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if masks else "",
+        "pictures": opened.reads_pictures,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
 

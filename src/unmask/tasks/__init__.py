@@ -1,6 +1,6 @@
 """Tasks: objectives that can also answer: classification, tagging, question answering, choices, similarity.
 
-Each is a class in a file of its own, and a line below. Nothing else knows its name.
+Each task is a class in its own file, with a line below. No other code names it.
 """
 
 from __future__ import annotations

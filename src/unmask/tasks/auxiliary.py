@@ -1,4 +1,4 @@
-"""A task learned beside the next token: the auxiliary objective of GPT (Radford et al. 2018, section 3.2)."""
+"""A task with the next token as auxiliary objective, as GPT is fine-tuned (Radford et al. 2018, section 3.2)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from unmask.types import Batch, Example, Loss
 
 
 class WithLanguageModel(Objective):
-    """L3 = L2 + weight * L1 (equation 5): the loss of the task, and that of every next token of the same sequences.
+    """L3 = L2 + weight * L1 (equation 5): the loss of the task plus that of every next token of the same sequences.
 
-    task    that the model is scored by
+    task    the task, which gives the scores of the model
     weight  of the language model, 0.5 as published
 
-    Training rows go through `prepare`. The model needs the head "next" as well, and loses it where `projecting` ends:
-    what is saved is fine-tuned for the task alone. Raises UnmaskError for a weight that is not above 0.
+    Training rows go through `prepare`. The model also needs the head "next". `projecting` removes it at the end, so
+    that the saved model has the head of the task alone. Raises UnmaskError for a weight that is not above 0.
     """
 
     def __init__(self, task: Task, weight: float = 0.5) -> None:
@@ -39,7 +39,7 @@ class WithLanguageModel(Objective):
         return self._weights
 
     def prepare(self, encoded: Encoded) -> Encoded:
-        """The same rows with the token after it as a target at every token but the last."""
+        """The same rows with the next token as a target at every token but the last."""
         return replace(encoded, examples=[self._with_targets(example) for example in encoded.examples])
 
     def _with_targets(self, example: Example) -> Example:
@@ -49,7 +49,7 @@ class WithLanguageModel(Objective):
 
     @contextmanager
     def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
-        """Take the head "next" away from the model at the end."""
+        """Remove the head "next" from the model at the end."""
         try:
             yield
         finally:

@@ -24,27 +24,27 @@ class ClassLoss:
     """-w_y (1 - p_y)^gamma log p_y, summed over the targets (Lin et al. 2017, "Focal Loss", equation 5).
 
     weights  [C] of the classes, 1 on average over the training rows; None is 1 for each
-    gamma    how little what is already right counts; 0 is plain cross-entropy
+    gamma    how strongly targets that are predicted well are down-weighted; 0 is plain cross-entropy
     """
 
     weights: tuple[float, ...] | None = None
     gamma: float = 0.0
 
     def __call__(self, logits_MC: Tensor, values_M: Tensor) -> Loss:
-        """The sum, in nats, with the number of targets where no class is likelier than the right one."""
+        """The sum, in nats; `correct` counts the targets whose class no other exceeds."""
         weights = None if self.weights is None else torch.tensor(self.weights, device=logits_MC.device)
         losses_M = F.cross_entropy(logits_MC, values_M, weight=weights, reduction="none")
         if self.gamma:
-            right_M = logits_MC.log_softmax(-1).gather(-1, values_M[:, None]).squeeze(-1).exp()
-            # Where p rounds to 1, a power below 1 would have an infinite slope, and the product none at all.
-            losses_M = losses_M * (1 - right_M).clamp(min=torch.finfo(right_M.dtype).eps) ** self.gamma
+            p_M = logits_MC.log_softmax(-1).gather(-1, values_M[:, None]).squeeze(-1).exp()
+            # Where p rounds to 1, a power below 1 would have an infinite slope, and the gradient would be nan.
+            losses_M = losses_M * (1 - p_M).clamp(min=torch.finfo(p_M.dtype).eps) ** self.gamma
         with torch.no_grad():
             correct = (logits_MC.gather(-1, values_M[:, None]).squeeze(-1) >= logits_MC.amax(-1)).sum()
         return Loss(losses_M.sum(), values_M.numel(), {"correct": correct})
 
 
 def balanced(counts: Sequence[int]) -> tuple[float, ...]:
-    """Weights with which all classes count alike and rows 1 on average: n / (C n_c), as scikit-learn's "balanced".
+    """Weights with which all classes count equally and rows 1 on average: n / (C n_c), as scikit-learn's "balanced".
 
     A class without rows gets 0.
     """
@@ -58,7 +58,7 @@ def balanced(counts: Sequence[int]) -> tuple[float, ...]:
 class Weighing(TaskOptions):
     """Options of tasks whose classes may be of unequal size.
 
-    balance  "weights" lets rare classes count more, "focal" what is not yet right (Lin et al. 2017)
+    balance  "weights" gives rare classes more weight, "focal" rows that are predicted badly (Lin et al. 2017)
     gamma    of the focal loss
     """
 
@@ -67,10 +67,11 @@ class Weighing(TaskOptions):
 
     def check(self) -> None:
         if self.gamma != Weighing().gamma and self.balance != "focal":
-            raise UnmaskError("--gamma is of the focal loss: say --balance focal, or leave it out.")
+            raise UnmaskError("--gamma is for the focal loss: set --balance focal, or leave it out.")
 
     def weighing(self, counts: Sequence[int]) -> ClassLoss | None:
-        """How much each class counts; `counts` are the rows, or words, of each."""
+        """The loss with weights for classes; None for plain cross-entropy. `counts` are the rows, or words, of each
+        class. Raises UnmaskError for a gamma that is not above 0."""
         if self.gamma <= 0:
             raise UnmaskError(f"--gamma must be above 0, not {self.gamma:g}.")
         if self.balance == "weights":

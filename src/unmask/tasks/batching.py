@@ -1,4 +1,4 @@
-"""Batching: examples that are only answered, in batches of similar lengths, on a CPU several at once."""
+"""Batching for prediction: batches of examples of similar lengths, on a CPU several batches at once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import torch
 from unmask.kernels.threads import a_thread_each, workers
 
 Answer = TypeVar("Answer")
-TOKENS_AT_ONCE = 512  # of a batch that is only answered, by one thread: what lies between its layers stays in cache
-FEWEST_TOKENS = 128  # of a batch that is smaller so that every thread has one
+TOKENS_AT_ONCE = 512  # of a batch for one thread: the activations between its layers stay in cache
+FEWEST_TOKENS = 128  # of a batch that is made smaller so that every thread has one
 TOKENS_ELSEWHERE = 8_192  # of a batch where no threads share the work
 
 
 def answered(
     read: Callable[[list[int]], Iterable[Answer]], lengths: Sequence[int], device: torch.device | str
 ) -> list[Answer]:
-    """The answers to examples of these lengths, in their order, from `read`, which answers those at some places; it is
-    asked for batches of similar lengths, on a CPU for several at once (`kernels.threads.a_thread_each`)."""
+    """The answers to examples of these lengths, in their order.
+
+    read  indices of the examples of a batch -> their answers; it gets batches of examples of similar lengths, on a CPU
+          several at once (`kernels.threads.a_thread_each`)
+    """
     batches = list(by_length(lengths, _most_tokens(sum(lengths), device)))
     found: dict[int, Answer] = {}
     for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
@@ -28,7 +31,7 @@ def answered(
 
 
 def _most_tokens(total: int, device: torch.device | str) -> int:
-    """Of a batch: fewer where there are not enough for every thread."""
+    """The most tokens of a batch: fewer where there are not enough for every thread."""
     threads = workers(device)
     if threads is None:
         return TOKENS_ELSEWHERE
@@ -36,7 +39,7 @@ def _most_tokens(total: int, device: torch.device | str) -> int:
 
 
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Places of examples, short ones first, in batches of at most so many tokens once they are padded."""
+    """Indices of examples, short ones first, in batches of at most `most` tokens, padding included."""
     batch: list[int] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batch and (len(batch) + 1) * lengths[i] > most:

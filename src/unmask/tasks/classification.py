@@ -33,7 +33,7 @@ from unmask.tasks.written import Written
 class ClassificationRows(TextRows):
     """Texts, or pairs of them, with one label.
 
-    stratify  hold out of each class its share, not rows at random
+    stratify  hold out the same share of each class, instead of random rows
     """
 
     stratify: bool = True
@@ -44,13 +44,13 @@ class ClassificationRows(TextRows):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationOptions(Weighing, TextOptions):
-    """What a classifier is learned with."""
+    """Options for the training of a classifier."""
 
 
 class Classification(OneLabel, TextTask):
-    """Which of the labels a text, or a pair of texts, has: cross-entropy at [CLS].
+    """Predict which of the labels a text, or a pair of texts, has: cross-entropy at [CLS].
 
-    weighing  how much each class, and what is right already, counts in the loss
+    weighing  weights of classes in the loss, or the focal loss; None: plain cross-entropy
     """
 
     task_name = name = "classification"
@@ -80,7 +80,7 @@ class Classification(OneLabel, TextTask):
     ) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
         if len(only := sets["dev"].labels) == 1:
-            say(f"Every dev row has the label {only[0]}, so that their scores tell nothing about the others.")
+            say(f"Every dev row has the label {only[0]}, so the dev scores say nothing about other labels.")
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, weighing=weighing, long=options.long)
 

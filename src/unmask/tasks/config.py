@@ -1,4 +1,4 @@
-"""Configs whose fields depend on a task: its rows, and what it is learned or scored with."""
+"""Configs whose fields depend on a task: its rows, and its options for training or scoring."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from unmask.tasks.task import Task
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig(Config):
-    """A config that names a task. Its `rows`, and its `options` where it has some, are of the classes that the task has
-    for them, and follow it where it is replaced.
+    """A config that names a task. Its `rows`, and its `options` if it has any, are of the classes of that task, and
+    change with it when the task is replaced.
 
-    task  what the rows are labelled for; where nothing is said, the first of the registry
+    task  the task that the rows are labelled for; default: the first of the registry
 
-    Raises UnmaskError for a task that does not exist, and for a field that is set but means nothing to the task.
+    Raises UnmaskError for a task that does not exist, and for a field that is set but that the task does not use.
     """
 
     task: str = field(default_factory=usual_task)
     rows: Rows = field(default_factory=Rows)
 
     CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class"}
-    """Field -> the attribute of the task that has its class."""
+    """Field -> the attribute of the task that holds its class."""
 
     def __post_init__(self) -> None:
         kind = task_named(self.task)
@@ -36,7 +36,7 @@ class TaskConfig(Config):
 
     @classmethod
     def of_run(cls, values: Mapping[str, Any]) -> Self:
-        """The config of a run as its folder has it, which may be older than some fields."""
+        """The config of a run from its folder, which may be older than some fields."""
         rows = values.get("rows")
         if isinstance(rows, Mapping):
             before = task_named(str(values.get("task", usual_task()))).rows_class.BEFORE
@@ -65,7 +65,7 @@ class TaskConfig(Config):
 
 
 def without_usual(values: Mapping[str, Any], config: TaskConfig) -> dict[str, Any]:
-    """Values by dotted names without those of other tasks that are the usual ones: runs of version 0.1 kept all."""
+    """Values by dotted names, without default values of fields of other tasks, which runs of version 0.1 kept."""
     places = config.places()
     return {
         name: value
@@ -75,8 +75,12 @@ def without_usual(values: Mapping[str, Any], config: TaskConfig) -> dict[str, An
 
 
 def scored_rows(task: type[Task], given: Rows | Mapping[str, Any] | None) -> Rows:
-    """How the rows of a file are read that are scored: a config, or fields by their names on the command line. Raises
-    UnmaskError for a field that means nothing to the task."""
+    """The config for reading the rows of a file that are scored.
+
+    given  a config, or fields by their names on the command line
+
+    Raises UnmaskError for a field that the task does not use.
+    """
     if not isinstance(given, Mapping):
         return in_form(given or Rows(), task.rows_class, task.task_name)
     usual = task.rows_class()

@@ -36,10 +36,10 @@ class Context:
 class Window:
     """A part of a context as the model reads it.
 
-    lead       tokens before the context: [CLS] question [SEP]
-    begin      number of its first context token
+    lead       number of tokens before the context: [CLS] question [SEP]
+    begin      index of its first context token
     count      number of its context tokens
-    low, high  an answer that begins at one of these context tokens, low … high - 1, is looked for here alone
+    low, high  answers that begin at the context tokens low … high - 1 are taken from this window alone
     """
 
     lead: int
@@ -55,7 +55,7 @@ def contexts_of(rows: Sequence[Row], tokenizer: Tokenizer) -> tuple[Context, ...
     for number, row in enumerate(rows, 1):
         text = row.pair or ""
         if not text.strip():
-            raise UnmaskError(f"{row.place or f'Question {number}'} has an empty context, which can hold no answer.")
+            raise UnmaskError(f"{row.place or f'Question {number}'} has an empty context, which cannot hold an answer.")
         if text not in known:
             known[text] = _context(text, tokenizer.encode(text, special=False))
     return tuple(known[row.pair or ""] for row in rows)
@@ -71,7 +71,8 @@ def _context(text: str, encoding: Encoding) -> Context:
 
 
 def _places_in(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Offsets [C, 2] without white space, and with what the tokenizer dropped behind a letter: accents, vowel signs."""
+    """Offsets [C, 2] without white space, and with the accents and vowel signs that the tokenizer dropped after a
+    letter."""
     found = offsets.tolist()
     stops = [begin for begin, _ in found[1:]] + [len(text)]
     for place, stop in zip(found, stops, strict=False):
@@ -87,12 +88,12 @@ def _places_in(text: str, offsets: np.ndarray) -> np.ndarray:
 
 
 def windows(tokens: int, room: int, stride: int, *, lead: int = 0, longest: int = 1) -> list[Window]:
-    """Windows of at most `room` tokens that share `stride` with their neighbours (half the room where it is small) and
-    together hold all tokens of a context.
+    """Windows of at most `room` tokens that cover a context and share `stride` tokens with their neighbours, or half
+    the room where that is less.
 
-    `low` to `high - 1` lie end to end and cover all tokens. The border between two is in the middle of what they
-    share, or further to the front, so that an answer of `longest` tokens that is whole in any window is whole in the
-    one where it begins.
+    The ranges `low` … `high - 1` follow each other and cover all tokens. The border between two ranges is in the middle
+    of the shared tokens or before it: if any window holds an answer of at most `longest` tokens as a whole, the window
+    in whose range it begins does.
     """
     step = room - min(stride, room // 2)
     begins = [0]

@@ -1,4 +1,4 @@
-"""Distillation: a student learns a task from its labels and from the answers of a larger teacher.
+"""Distillation: a student learns a task from its labels and from the predictions of a larger teacher.
 
 Shapes: B rows, T tokens of a row, M places, C outputs, N sequences, D width of the student, E of the teacher.
 """
@@ -27,16 +27,16 @@ from unmask.tasks.task import Encoded, Task, evaluating
 from unmask.types import Batch, Example, Loss
 
 PROJECTION = "distill"
-"""The head of the student that takes its hidden states to the width of the teacher's, while it is trained."""
+"""The head that projects the student's hidden states to the width of the teacher's during training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Distillation(Config):
-    """A teacher for fine-tuning; the defaults of temperature and weight are a usual start, worth a search.
+    """A teacher for fine-tuning; the defaults of temperature and weight are usual values, from which to search.
 
     teacher      folder of a larger model that was fine-tuned on the same task; None: labels alone
-    temperature  that softens the answers of both models; above 1 it shows what the teacher thinks of wrong answers
-    weight       of the teacher's answers, from 0 to 1; the labels have the rest. 1 needs no true labels
+    temperature  that softens the predictions of both models; above 1, less likely classes count for more
+    weight       of the teacher's predictions, from 0 to 1; the labels have the rest. 1 needs no true labels
     hidden       weight of the difference between the last hidden states
     """
 
@@ -46,31 +46,32 @@ class Distillation(Config):
     hidden: float = 0.0
 
     def check(self) -> None:
-        """Raises UnmaskError for a field that is set but means nothing without a teacher, rather than ignore it."""
+        """Raises UnmaskError for a field that is set but has no effect without a teacher."""
         usual = Distillation().places()
         given = [name for name, value in self.places().items() if value != usual[name]]
         if given and self.teacher is None:
-            raise UnmaskError(f"--{given[0]} is of a teacher: say which, with --teacher FOLDER, or leave it out.")
+            raise UnmaskError(f"--{given[0]} needs a teacher: name it with --teacher FOLDER, or leave it out.")
 
 
 class Distilled(Objective):
-    """A task, and what a teacher makes of the same rows (Hinton et al. 2015, "Distilling the Knowledge in a Neural
+    """A task with a teacher that reads the same rows (Hinton et al. 2015, "Distilling the Knowledge in a Neural
     Network", section 2). Up to three loss terms:
 
-    <task>  the task's own, with the weight 1 - `weight`
+    <task>  the loss of the task, with the weight 1 - `weight`
     soft    with `weight`: T^2 KL(teacher || student), both softened by the temperature T, at the places of the task's
-            targets. Over the classes of a text or word, over yes and no of each of several labels, over the tokens of a
-            window for the begin and the end of an answer, over the choices of a row. Of a score, the squared error
+            targets. The distributions are over the classes of a text or word, yes and no for each of several labels,
+            the tokens of a window for the begin and the end of an answer, or the choices of a row. For a score, the
+            squared error
     hidden  with the weight `hidden`: mean squared error of the last hidden states of every token (Jiao et al. 2020,
             "TinyBERT", equation 8)
 
-    task     that the student is scored by; not a sentence embedding, and no CRF
-    teacher  with the same head, labels and tokenizer (`load_teacher`). It answers in evaluation mode, without
-             gradients, follows the student to its device, and is part of nothing that is saved
+    task     the task, which gives the scores of the student; not a sentence embedding, and not with a CRF
+    teacher  a model with the same head, labels and tokenizer (`load_teacher`). It runs in evaluation mode, without
+             gradients; it moves to the student's device and is never saved
 
-    Training rows go through `prepare`; the model is trained inside `projecting`, where `hidden` is above 0. Each term
-    runs the student's head, so dropout in front of it is drawn for each. A term of weight 0 is left out, except the
-    task's own, whose metrics are of interest.
+    Training rows go through `prepare`; if `hidden` is above 0, the model is trained inside `projecting`. Each term runs
+    the student's head, so the dropout before it is drawn for each term. A term of weight 0 is left out, except that of
+    the task, which has metrics.
 
     Raises UnmaskError for a task that cannot be distilled and for weights and temperatures out of range.
     """
@@ -82,17 +83,17 @@ class Distilled(Objective):
         check(temperature, weight, hidden)
         self.task, self.teacher, self.temperature = task, teacher, temperature
         self.name, self.heads = task.name, task.heads
-        taught = {SOFT: float(weight), HIDDEN: float(hidden)}
-        self._weights = {task.name: 1.0 - weight, **{name: w for name, w in taught.items() if w > 0}}
+        terms = {SOFT: float(weight), HIDDEN: float(hidden)}
+        self._weights = {task.name: 1.0 - weight, **{name: w for name, w in terms.items() if w > 0}}
 
     @property
     def weights(self) -> Mapping[str, float]:
         return self._weights
 
     def prepare(self, encoded: Encoded) -> Encoded:
-        """The same rows with targets for the terms of the teacher: where the task has its own, and at every token.
+        """The same rows with targets for the teacher's terms: at the task's targets, and at every token.
 
-        Raises UnmaskError where a row is longer than what the teacher can read.
+        Raises UnmaskError for a row that is longer than the teacher's positions.
         """
         longest = max((len(example.tokens) for example in encoded.examples), default=0)
         positions = self.teacher.positions
@@ -114,16 +115,16 @@ class Distilled(Objective):
 
     @contextmanager
     def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
-        """Give a student the linear layer that takes its hidden states to the teacher's width, and take it away again.
+        """Add a linear layer that projects the student's hidden states to the teacher's width; remove it at the end.
 
-        It is the head "distill", initialised from `seed`, and has no name in a folder: save the model afterwards. Where
-        the widths are equal, or hidden states have no weight, nothing is added.
+        It is the head "distill", initialised from `seed`. A folder has no name for it, so save the model afterwards.
+        Nothing is added where the widths are equal, or hidden states have no weight.
         """
-        own, other = _width(model), _width(self.teacher)
-        if HIDDEN not in self.weights or own == other:
+        student, teacher = _width(model), _width(self.teacher)
+        if HIDDEN not in self.weights or student == teacher:
             yield
             return
-        projection = Classifier(own, other)
+        projection = Classifier(student, teacher)
         model.config.initialise(projection, seed)
         model.heads[PROJECTION] = projection.to(model.device)
         try:
@@ -132,7 +133,7 @@ class Distilled(Objective):
             del model.heads[PROJECTION]
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """Raises UnmaskError for a batch of rows that `prepare` has not seen."""
+        """One Loss for each term. Raises UnmaskError for a batch of rows that did not go through `prepare`."""
         missing = [name for name in self.weights if name not in batch.targets]
         if missing:
             raise UnmaskError(f"The rows have no targets for {', '.join(missing)}: encode them with Distilled.prepare.")
@@ -143,39 +144,39 @@ class Distilled(Objective):
         if self.teacher.device != hidden_BTD.device:
             self.teacher.to(hidden_BTD.device)
         with evaluating(self.teacher):
-            taught_BTE = self.teacher(batch)
+            teacher_BTE = self.teacher(batch)
         if SOFT in self.weights:
-            losses[SOFT] = Loss(self._soft(model, hidden_BTD, taught_BTE, batch), losses[self.task.name].count)
+            losses[SOFT] = Loss(self._soft(model, hidden_BTD, teacher_BTE, batch), losses[self.task.name].count)
         if HIDDEN in self.weights:
-            losses[HIDDEN] = self._hidden(model, hidden_BTD, taught_BTE, batch)
+            losses[HIDDEN] = self._hidden(model, hidden_BTD, teacher_BTE, batch)
         return losses
 
-    def _soft(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Tensor:
+    def _soft(self, model: Model, hidden_BTD: Tensor, teacher_BTE: Tensor, batch: Batch) -> Tensor:
         places_M = self.task.places(batch)
-        said_MC = model.answer(self.task.name, hidden_BTD, places_M, batch).float()
+        student_MC = model.answer(self.task.name, hidden_BTD, places_M, batch).float()
         with evaluating(self.teacher):
-            taught_MC = self.teacher.answer(self.task.name, taught_BTE, places_M, batch).float()
-        return self.task.divergence(said_MC, taught_MC, batch, self.temperature)
+            teacher_MC = self.teacher.answer(self.task.name, teacher_BTE, places_M, batch).float()
+        return self.task.divergence(student_MC, teacher_MC, batch, self.temperature)
 
-    def _hidden(self, model: Model, hidden_BTD: Tensor, taught_BTE: Tensor, batch: Batch) -> Loss:
+    def _hidden(self, model: Model, hidden_BTD: Tensor, teacher_BTE: Tensor, batch: Batch) -> Loss:
         places_M = batch.targets[HIDDEN].places
         if PROJECTION in model.heads:
-            own_ME = model.answer(PROJECTION, hidden_BTD, places_M)
-        elif hidden_BTD.shape[-1] == taught_BTE.shape[-1]:
-            own_ME = hidden_BTD.flatten(0, 1)[places_M]
+            student_ME = model.answer(PROJECTION, hidden_BTD, places_M)
+        elif hidden_BTD.shape[-1] == teacher_BTE.shape[-1]:
+            student_ME = hidden_BTD.flatten(0, 1)[places_M]
         else:
             raise UnmaskError(
                 f"The hidden states of the student have {hidden_BTD.shape[-1]} numbers and the teacher's "
-                f"{taught_BTE.shape[-1]}: train the student inside Distilled.projecting."
+                f"{teacher_BTE.shape[-1]}: train the student inside Distilled.projecting."
             )
-        errors_ME = own_ME.float() - taught_BTE.flatten(0, 1)[places_M].float()
+        errors_ME = student_ME.float() - teacher_BTE.flatten(0, 1)[places_M].float()
         return Loss(errors_ME.square().mean(-1).sum(), len(places_M))
 
 
 def load_teacher(folder: Path | str, task: Task, processor: Processor[Any]) -> Model:
-    """The model of a folder, as the teacher of a student that has this processor and learns this task.
+    """The model of a folder, as the teacher of a student with this processor and this task.
 
-    Raises UnmaskError as `check_teacher`, and for a folder that cannot be read.
+    Raises UnmaskError as `check_teacher` does, and for a folder that cannot be read.
     """
     teacher = huggingface.load(folder, huggingface.SINGLE_STACK)
     check_teacher(teacher, processor, task, place=folder)
@@ -185,8 +186,12 @@ def load_teacher(folder: Path | str, task: Task, processor: Processor[Any]) -> M
 def check_teacher(
     teacher: Loaded, student: Loaded | Processor[Any], task: Task, *, place: object = "The teacher"
 ) -> None:
-    """Raises UnmaskError where a teacher cannot teach a student, named by itself or its processor: for want of the
-    task's head, with another tokenizer, or with other labels than the task. `place` is what the teacher is called."""
+    """Raises UnmaskError for a teacher without the task's head, with another tokenizer than the student, or with other
+    labels than the task.
+
+    student  the student's folder, or its processor
+    place    name of the teacher in messages
+    """
     task.check_teachable()
     heads = teacher.model.heads
     if task.name not in heads or "crf" in heads:
@@ -194,8 +199,8 @@ def check_teacher(
             f"{place} cannot teach {task.name} (its heads: {', '.join(heads) or 'none'}): fine-tune it on this task "
             "first, without a CRF."
         )
-    own = task.processor_of(student, "The student") if isinstance(student, Loaded) else student
-    if task.processor_of(teacher, place).fingerprint != own.fingerprint:
+    processor = task.processor_of(student, "The student") if isinstance(student, Loaded) else student
+    if task.processor_of(teacher, place).fingerprint != processor.fingerprint:
         raise UnmaskError(
             f"{place} has another tokenizer than the student, so it cannot read the same tokens: start the student "
             "from a model with the teacher's tokenizer, or fine-tune a teacher that has the student's."
@@ -208,7 +213,7 @@ def check_teacher(
 
 
 def _width(model: Model) -> int:
-    """Numbers of a hidden state."""
+    """The width of the hidden states."""
     return model.config.width
 
 

@@ -1,7 +1,7 @@
 """Sentence embedding: a vector for a text, so that similar texts lie close to each other (Reimers & Gurevych 2019).
 
-Shapes: B rows, T tokens of a row, S sequences of the row that has most, N sequences, D width; R labelled rows,
-E texts of them.
+Shapes: B rows, T tokens of a row, S the most sequences of a row, N sequences, D width; R labelled rows, E texts of
+them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ METRICS: dict[Kind, str] = {
     "positives": "mrr",
     "triplets": "accuracy",
 }
-"""The metric that decides, for each kind of rows."""
+"""The metric that chooses the best model, for each kind of rows."""
 
 NUMBERS = 4  # of a vector that are shown
 
@@ -65,7 +65,7 @@ class EmbeddingRows(TextRows):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddingOptions(TaskOptions):
-    """What sentence vectors are learned with.
+    """Options for the training of sentence vectors.
 
     pooling    "mean" or "cls"
     normalise  scale vectors to length 1
@@ -78,16 +78,16 @@ class EmbeddingOptions(TaskOptions):
 
 
 class Embedding(Task):
-    """A vector for each text of a row: the text alone, a pair, or a triplet, each a sequence of its own.
+    """A vector for each text of a row: a single text, a pair, or a triplet, with one sequence for each text.
 
-    loss       what it is trained by (`similarity.loss_for`); None embeds only
+    loss       the training loss (`similarity.loss_for`); None: no training
     pooling    "mean" over all tokens of a sequence, [CLS] and [SEP] included, or the vector of its [CLS]
     normalise  scale vectors to length 1
-    length     longest sequence that the vectors are meant for; noted in the folder as its default
-    metric     that decides which model is best (`metric_for` the dev rows)
+    length     longest sequence that the vectors are meant for; the folder keeps it as its default
+    metric     the metric that chooses the best model (`metric_for` the dev rows)
 
-    The answer to a row is an array [k, D], of its k texts. Texts of a row must meet in one batch, one after the other;
-    the target is on the first of them, so that a loss counts rows.
+    The answer to a row is an array [k, D], for its k texts. The texts of a row must be in one batch, one after the
+    other; the target is on the first of them, so that a loss counts rows.
     """
 
     task_name = name = "embedding"
@@ -138,7 +138,7 @@ class Embedding(Task):
 
     @classmethod
     def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        """The loss is not said, as nothing is trained by it. Raises UnmaskError for a label that is none."""
+        """As `learned`, but without reporting the loss, which is not used. Raises UnmaskError for an invalid label."""
         task = cls.learned(sets, options, lambda _: None)
         assert task.trained_by is not None
         for row in (row for rows in sets.values() for row in rows):
@@ -149,12 +149,12 @@ class Embedding(Task):
     def check_model(cls, config: ModelConfig, folder: Path) -> None:
         if not config.sentence_encoder:
             raise UnmaskError(
-                f"Sentence encoders open in sentence-transformers; {folder} would not: start from a BERT."
+                f"A sentence encoder must open in sentence-transformers, but {folder} would not: start from a BERT."
             )
 
     @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
-        """By its settings: it has no head."""
+        """Decided by the settings, because this task has no head."""
         return isinstance(settings, Mapping) and "pooling" in settings
 
     @classmethod
@@ -177,7 +177,7 @@ class Embedding(Task):
         return with_labels(rows, self.labels, owner) if self.labels else rows
 
     def check_teachable(self) -> None:
-        raise UnmaskError(f"{self.name} cannot be learned from a teacher: vectors are no answers that can be softened.")
+        raise UnmaskError(f"{self.name} cannot be learned from a teacher: vectors have no probabilities to soften.")
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         texts = [row.texts for row in rows]
@@ -194,20 +194,20 @@ class Embedding(Task):
         return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(cut), together=True)
 
     def places(self, batch: Batch) -> Tensor:
-        """Where every sequence starts, in the order of the examples."""
+        """The flat places [N] where the sequences start, in the order of the examples."""
         if batch.starts is None:
             raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
         return batch.starts
 
     def vectors(self, hidden_BTD: Tensor, batch: Batch) -> Tensor:
-        """[N, D] float32, in the order of the examples, wherever packing put them."""
-        with exactly(hidden_BTD):  # a mean in bfloat16 would lose what tells texts
+        """[N, D] float32, in the order of the examples, however they are packed."""
+        with exactly(hidden_BTD):  # a mean in bfloat16 would lose the differences between texts
             vectors_ND = POOLINGS[self.pooling](hidden_BTD.float(), batch, self.places(batch))
             return F.normalize(vectors_ND, dim=-1) if self.normalise else vectors_ND
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         if self.trained_by is None:
-            raise UnmaskError("Vectors are trained by a loss, and this task has none; see tasks.loss_for.")
+            raise UnmaskError("This task has no loss to train vectors with; choose one with tasks.loss_for.")
         target = batch.targets[self.name]
         firsts_R, order = sequence_of(batch, target.places).sort()
         vectors_ND = self.vectors(hidden_BTD, batch)
@@ -225,17 +225,17 @@ class Embedding(Task):
         return self.metrics(answers, rows)
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        """By the cosine of vectors. Pairs with scores: pearson, spearman. Pairs and triplets without labels: recall@1,
-        recall@10 and mrr of the second text of a row among those of all rows, third texts included; of triplets the
-        accuracy as well, the share in which the second text is nearer than the third.
+        """Metrics of the cosine of vectors. Pairs with scores: pearson, spearman. Pairs and triplets without labels:
+        recall@1, recall@10 and mrr of a row's second text among the second and third texts of all rows. Triplets also:
+        accuracy, the share of rows whose second text is nearer than the third.
 
-        Raises UnmaskError for pairs with classes, which `judge` scores where there is a head for them.
+        Raises UnmaskError for pairs with classes, which `judge` scores if there is a head for them.
         """
         return of_similarity(unit_vectors(np.concatenate(answers)), rows, kind_of(rows, self.labels))
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        """The metrics of texts as bags of words, each weighed by how rare it is in `train` (TF-IDF); for pairs with
-        classes, of the most frequent one."""
+        """The metrics of texts as bags of words, weighted by TF-IDF on `train`; for pairs with classes, those of the
+        most frequent class."""
         kind = kind_of(rows, self.labels)
         if kind == "classes" and self.labels:
             true = np.array([self.labels.index(row.label) for row in rows])
@@ -261,16 +261,16 @@ class Embedding(Task):
         def score(rows: Sequence[Row]) -> Mapping[str, float]:
             kind = kind_of(rows, self.labels)
             if classes is not None and kind == "classes":
-                said = np.concatenate(classes(rows)).argmax(1)
-                return metrics.of_classes(said, np.array([self.labels.index(r.label) for r in rows]), self.labels)
+                predicted = np.concatenate(classes(rows)).argmax(1)
+                return metrics.of_classes(predicted, np.array([self.labels.index(r.label) for r in rows]), self.labels)
             found = units(vectors([text for row in rows for text in row.texts], vocabulary))
             return of_similarity(found, rows, kind)
 
         return score
 
     def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
-        """{"embedding": [numbers]} of a text; of several, how similar the first is to the others: {"similarity"}, or
-        {"similarities"}."""
+        """{"embedding": [numbers]} for one text; for several, the cosine of the first with the others:
+        {"similarity"} or {"similarities"}."""
         if len(found) == 1:
             return {"embedding": found[0].tolist()}
         similar = cosines(found[:1], found[1:]).tolist()
@@ -278,7 +278,7 @@ class Embedding(Task):
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
-        """Of a vector the first numbers, how many there are, and its length."""
+        """The similarities; or of a vector the first numbers, their count, and its norm."""
         if "similarity" in answer:
             return f"{answer['similarity']:.3f}  {text}"
         if "similarities" in answer:
@@ -290,7 +290,7 @@ class Embedding(Task):
 
 
 def metric_for(rows: Sequence[Row], labels: Sequence[str] = ()) -> str:
-    """The metric that decides on dev rows of this kind; `labels` are the names of classes, where there are any."""
+    """The metric that chooses the best model on dev rows of this kind; `labels` are the names of classes, if any."""
     return METRICS[kind_of(rows, labels)]
 
 
@@ -298,12 +298,12 @@ def metric_for(rows: Sequence[Row], labels: Sequence[str] = ()) -> str:
 
 
 def _mean(hidden_BTD: Tensor, batch: Batch, starts_N: Tensor) -> Tensor:
-    """The mean over the tokens of each sequence [N, D], special ones included and padding left out."""
+    """The mean over the tokens of each sequence [N, D], special tokens included, padding excluded."""
     rows_N = starts_N // batch.tokens.shape[1]
     if batch.documents is None:
         return hidden_BTD.mean(1)[rows_N]
     numbers_S = torch.arange(1, int(batch.documents.max()) + 1, device=hidden_BTD.device)
-    # A product with ones and zeros, not a scattered sum: on every device the same numbers every time.
+    # A product with ones and zeros, not a scattered sum, is deterministic on every device.
     inside_BST = (batch.documents[:, None] == numbers_S[:, None]).to(hidden_BTD.dtype)
     means_BSD = inside_BST @ hidden_BTD / inside_BST.sum(-1, keepdim=True).clamp(min=1)
     return means_BSD[rows_N, batch.documents.flatten()[starts_N] - 1]

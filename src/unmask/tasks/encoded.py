@@ -21,11 +21,11 @@ class Encoded:
 
     examples  one for each row, or several: the windows of a long text, the choices of a question, the texts of a pair
     owners    [N] the row that each example belongs to, ascending
-    rows      what was encoded
+    rows      the rows that were encoded
     length    the longest sequence that was allowed, in tokens
-    cut       numbers of the rows that lost tokens
-    split     rows that became several windows, in which every token keeps its place
-    together  whether the examples of a row must meet in one batch: the loss compares them
+    cut       indices of the rows that lost tokens
+    split     number of rows that became several windows, without losing tokens
+    together  whether the examples of a row must be in one batch, because the loss compares them
     """
 
     examples: list[Example]
@@ -38,7 +38,7 @@ class Encoded:
 
     @property
     def notice(self) -> str:
-        """One sentence on rows that did not fit; empty where all did."""
+        """One sentence on rows that did not fit; empty where all rows did."""
         if self.cut:
             share = f"{len(self.cut):,} of {len(self.rows):,} rows ({len(self.cut) / len(self.rows):.1%})"
             return f"{share} are longer than {self.length} tokens and were cut."
@@ -48,11 +48,11 @@ class Encoded:
         return ""
 
     def said(self, processor: Processor[Any]) -> str:
-        """What is to be said of rows that did not fit, and of what the processor did not read; empty where nothing."""
+        """Sentences on rows that did not fit, and on text that the processor did not read; empty if there are none."""
         return " ".join(filter(None, (self.notice, processor.unread(self.examples))))
 
     @cached_property
     def of_rows(self) -> list[slice]:
-        """For each row, where its examples are."""
+        """For each row, the slice of its examples."""
         ends = np.searchsorted(self.owners, np.arange(len(self.rows) + 1)).tolist()
         return [slice(a, b) for a, b in pairwise(ends)]

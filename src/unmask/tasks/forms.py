@@ -1,6 +1,6 @@
-"""Forms: what may be asked of a task: texts, pairs, words, objects by name and lines of text, as rows.
+"""Forms: the inputs that a task answers, as rows: texts, pairs, words, objects with named fields, lines of text.
 
-`Form` is that of a text or a pair. A task whose rows are others extends it.
+`Form` is for texts and pairs. A task with other rows extends it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Object = Mapping[str, Any]
 class Form:
     """A text, a pair of texts, or {"text", "pair"}, also by the usual names of public data sets.
 
-    wanted  what an input may be, for messages
-    known   names of an object that count; a line of JSON must have one of them
-    shown   names of an object that a person sees in its place, the first one that it has
-    object  what an object must be, for messages about inputs of another type
-    lacking  what an input must be, for messages about an object that lacks a name
+    wanted   description of all valid inputs, for messages
+    known    field names of an object that are read; a line of JSON must have one of them
+    shown    field names of an object that are shown for it: the first one that it has
+    object   description of a valid object, for messages about inputs of another type
+    lacking  description of a valid input, for messages about an object without a needed field
     """
 
     wanted = (
@@ -40,13 +40,13 @@ class Form:
     lacking = "a string, a pair of strings, or an object with text"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
-        """The object that a text (`whole`) or a list of strings stands for."""
+        """The object for a text (`whole`) or a list of strings."""
         if len(parts) > 2:
             raise UnmaskError(f"Text {number} has {len(parts)} parts; a pair has two.")
         return dict(zip(("text", "pair"), parts, strict=False))
 
     def row(self, values: Object, place: str) -> Row:
-        """The row that an object stands for. Raises UnmaskError that begins with its place."""
+        """The row for an object. Raises UnmaskError, which begins with `place`, for an invalid one."""
         known: tuple[tuple[str, ...], ...] = (("text", "pair"), *PAIRS, *((name,) for name in TEXTS))
         names = next((names for names in known if set(names) <= values.keys()), ("text",))
         texts = [self.text(values, name, place, empty=len(names) > 1) for name in names]
@@ -55,9 +55,9 @@ class Form:
         return Row(texts[0], texts[1] if len(texts) == 2 else None)
 
     def line(self, line: str, number: int, *, single: bool = False) -> Input:
-        """A line that is no object: the two texts of a pair with a tab between, or a text.
+        """A line that is not an object: the two texts of a pair with a tab between them, or a text.
 
-        single  the model is known to have learned from single texts, so that what a tab divides is no pair
+        single  whether the model has learned from single texts, so that a tab does not divide a pair
         """
         begin, tab, rest = line.partition("\t")
         if tab and single:
@@ -68,7 +68,7 @@ class Form:
         return (begin, rest) if tab else line
 
     def text(self, values: Object, name: str, place: str, *, empty: bool = False) -> str:
-        """`values[name]`, a text that is not empty, unless it may be."""
+        """`values[name]`, which must be a text, and not empty unless `empty` allows it."""
         if name not in values:
             raise UnmaskError(f"{place} has no '{name}'; it must be {self.lacking}.")
         text = values[name]
@@ -91,7 +91,7 @@ class Form:
         return replace(self.row(values, place), id=str(values.get("id", "")), place=place)
 
     def from_line(self, line: str, number: int, *, single: bool = False) -> Input:
-        """A line of text as an input: a JSON object, or what `line` makes of it.
+        """A line of text as an input: a JSON object, or the result of `line`.
 
         Raises UnmaskError, which counts the lines by `number`, for a line of another form.
         """
@@ -103,7 +103,7 @@ class Form:
         raise UnmaskError(f"Text {number} is a JSON object without a known key; it must be {self.wanted}.")
 
     def shown_of(self, item: Input, line: str) -> str:
-        """What a person sees of the line that an input was read from: of an object, the question or the first text."""
+        """The text to show for an input and its line: for an object, the question or the first text; else the line."""
         if not isinstance(item, Mapping):
             return line
         return next((str(item[name]) for name in self.shown if item.get(name)), line)
@@ -118,9 +118,9 @@ class Form:
 
 
 class ItemForm(Form):
-    """One value by its name, such as {"pixels": [[0, 16], [8, 4]]}: of a task whose items are no texts.
+    """An object with one field, such as {"pixels": [[0, 16], [8, 4]]}, for a task whose items are not texts.
 
-    name  of the value
+    name  of the field
     read  (value, place) -> its row; raises TypeError or ValueError for a value of another form
     """
 
@@ -146,7 +146,7 @@ def are_texts(value: Any) -> bool:
 
 
 def object_of(line: str) -> dict[str, Any] | None:
-    """The JSON object that a line is, if it is one."""
+    """A line parsed as a JSON object; None if it is not one."""
     if not line.lstrip().startswith("{"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Found spans: what a model finds in a context, how questions are asked, and how what is found is told.
+"""Found spans: the answers that a model finds in a context; questions as inputs; answers as output.
 
 Shapes: N windows, C pieces of a context.
 """
@@ -46,7 +46,7 @@ class QuestionForm(Form):
 
 
 class Chooses(Protocol):
-    """What decides which of the spans is the answer, or that there is none."""
+    """A task that decides which of the spans is the answer, or that there is none."""
 
     unanswerable: bool
 
@@ -55,7 +55,7 @@ class Chooses(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a context: its text, begin and end in characters, and how likely it is the answer.
+    """A span of a context: its text, begin and end in characters, and the probability that it is the answer.
 
     score  the sum of its begin and end logits
     """
@@ -69,13 +69,12 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a model finds in a context.
+    """The answers that a model finds in a context.
 
-    spans        the best ones, best first; their probabilities, and that of no answer where there may be none, add to 1
-    no_answer    score of there being no answer: that of [CLS], the lowest over the windows
-    probability  of there being no answer
-    losses       of the begin and of the end in each window, against where the row says they are; none where it has no
-                 answer to learn from
+    spans        the best spans, best first; their probabilities, with that of no answer where allowed, sum to 1
+    no_answer    score of no answer: that of [CLS], the lowest over the windows
+    probability  of no answer
+    losses       of the true begin and end in each window; empty where the row has no answer to learn from
     """
 
     spans: tuple[Span, ...]
@@ -85,7 +84,7 @@ class Found:
 
     @property
     def doubt(self) -> float:
-        """How much more speaks for no answer than for the best span."""
+        """How much higher no answer scores than the best span."""
         return self.no_answer - self.spans[0].score if self.spans else np.inf
 
 
@@ -93,8 +92,8 @@ class Found:
 class EncodedQuestions(Encoded):
     """Questions with the windows of their contexts.
 
-    cut       rows whose question was cut
-    torn      rows in which every annotated answer begins or ends inside a piece
+    cut       indices of the rows whose question was cut
+    torn      number of rows in which every annotated answer begins or ends inside a piece
     windows   [N] of each example
     contexts  of each row
     """
@@ -112,7 +111,7 @@ class EncodedQuestions(Encoded):
             )
         if self.torn:
             notices.append(
-                f"{self._share(self.torn)} have an answer that no pieces make up: none can match it exactly."
+                f"{self._share(self.torn)} have an answer that begins or ends inside a piece: no span can match it."
             )
         return " ".join(notices)
 
@@ -121,11 +120,11 @@ class EncodedQuestions(Encoded):
 
 
 def as_answer(found: Found, task: Chooses) -> dict[str, Any]:
-    """What a person or a program is told: the answer, where it stands, and what else it may be.
+    """The answer as JSON values: its text, its place, and the other spans.
 
     {"answer": "" for none, "begin", "end", "probability", "spans": [{"text", "begin", "end", "score", "probability"}]},
-    offsets in characters of the context; and where the model may say so, "no_answer", its probability, and "doubt", by
-    how much it scores higher than the best span (None: there is no span).
+    with offsets in characters of the context. Where the task may give no answer also "no_answer", its probability, and
+    "doubt", how much higher it scores than the best span (None if there is no span).
     """
     text = task.choose(found)
     best = found.spans[0] if text else None
@@ -140,12 +139,12 @@ def as_answer(found: Found, task: Chooses) -> dict[str, Any]:
 
 
 def _finite(value: float) -> float | None:
-    """A number as JSON has it; None for the doubt about a context in which nothing can be answered."""
+    """A finite number; None for the infinite doubt of a context without a possible answer, which JSON does not have."""
     return value if np.isfinite(value) else None
 
 
 def render_spans(answer: Mapping[str, Any]) -> str:
-    """The likeliest answers to a question with their places; what is answered stands first."""
+    """The most likely answers to a question with their places, the chosen one first."""
     found = [f"{s['text']} {s['probability']:.3f} ({_place(s)})" for s in answer["spans"][:SPANS]]
     nothing = f"no answer {answer.get('no_answer', answer['probability']):.3f}"
     if not answer["answer"]:
@@ -160,7 +159,7 @@ def _place(span: Mapping[str, Any]) -> str:
 
 
 def answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
-    """First and last token of the first annotated answer; None where there is none."""
+    """Index of the first and the last token of the first annotated answer; None where there is none."""
     if not isinstance(row, Question) or not row.answers:
         return None
     begin, text = row.answers[0]
@@ -170,7 +169,7 @@ def answer_tokens(row: Row, context: Context) -> tuple[int, int] | None:
 
 
 def is_torn(row: Row, context: Context) -> bool:
-    """Whether there are annotated answers, and none of them begins and ends where pieces do."""
+    """Whether a row has annotated answers, but none of them begins and ends at the edges of pieces."""
     if not isinstance(row, Question) or not row.answers:
         return False
     begins, ends = context.places[context.begins, 0], context.places[context.ends, 1]
@@ -179,17 +178,17 @@ def is_torn(row: Row, context: Context) -> bool:
 
 
 def places_in(answer: tuple[int, int] | None, window: Window) -> np.ndarray:
-    """Where in a window the answer begins and ends [2]; at [CLS] where it is not all there."""
+    """The begin and the end of the answer in a window, [2]; both at [CLS] if the window does not hold all of it."""
     if answer is None or answer[0] < window.begin or answer[1] >= window.begin + window.count:
         return np.zeros(2, np.int64)
     return np.array(answer, np.int64) - window.begin + window.lead
 
 
 def nearest_sentence(row: Question) -> str:
-    """The sentence of the context that shares most words with the question."""
-    asked = set(metrics.normalise_answer(row.text).split())
+    """The sentence of the context that shares the most words with the question."""
+    question = set(metrics.normalise_answer(row.text).split())
 
     def shared(sentence: str) -> int:
-        return len(asked & set(metrics.normalise_answer(sentence).split()))
+        return len(question & set(metrics.normalise_answer(sentence).split()))
 
     return max(sentences(row.pair or ""), key=shared, default="")

@@ -36,11 +36,11 @@ from unmask.tasks.task import Say, Score, Task
 
 @dataclass(frozen=True, kw_only=True)
 class PictureRows(Rows):
-    """Pictures with a label: a folder that has a folder for each class, or a table of files.
+    """Pictures with a label: a folder with a subfolder for each class, or a table of files.
 
-    picture   column of the files, or of the bytes, of a table
-    label     column of the label of a table
-    stratify  hold out of each class its share, not rows at random
+    picture   column of a table that holds the names of files, or their bytes
+    label     column of a table that holds the label
+    stratify  hold out the same share of each class, instead of random rows
     """
 
     picture: str | None = column()
@@ -52,11 +52,11 @@ class PictureRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions(Weighing, TaskOptions):
-    """What a classifier of pictures is learned with."""
+    """Options for the training of an image classifier."""
 
 
 class PictureForm(Form):
-    """A picture: at the command line the name of its file, from outside {"picture": its bytes in Base64}."""
+    """A picture: on the command line the name of its file, in a request {"picture": its bytes in Base64}."""
 
     wanted = object = lacking = 'an object such as {"picture": "<the bytes of a file in Base64>"}'
     known = frozenset({"picture"})
@@ -68,7 +68,7 @@ class PictureForm(Form):
         """The picture in the file that a line names."""
         path = Path(line.strip())
         if not path.is_file():
-            raise UnmaskError(f"There is no picture {path}; name its file.")
+            raise UnmaskError(f"There is no picture {path}; give the name of a file.")
         return {"picture": path.read_bytes()}
 
     def row(self, values: Object, place: str) -> Row:
@@ -84,9 +84,10 @@ class PictureForm(Form):
 
 
 class ImageClassification(OneLabel):
-    """Which of the labels a picture has: cross-entropy at the class token (Dosovitskiy et al. 2021, section 3.1).
+    """Predict which of the labels a picture has: cross-entropy at the class token (Dosovitskiy et al. 2021, section
+    3.1).
 
-    weighing  how much each class, and what is right already, counts in the loss
+    weighing  weights of classes in the loss, or the focal loss; None: plain cross-entropy
     """
 
     task_name, name = "image-classification", "image_classification"
@@ -120,7 +121,7 @@ class ImageClassification(OneLabel):
 
     @classmethod
     def check_model(cls, config: ModelConfig, folder: Path) -> None:
-        """Raises UnmaskError for a model that reads no pictures."""
+        """Raises UnmaskError for a model that does not read pictures."""
         if "pictures" not in config.offers:
             raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT, a DeiT or a Swin.")
 

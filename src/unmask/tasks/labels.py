@@ -1,4 +1,4 @@
-"""Labels: what tasks with classes share.
+"""Labels: functions that tasks with classes share.
 
 Shapes: N rows, C outputs.
 """
@@ -14,14 +14,14 @@ from unmask.errors import UnmaskError
 
 
 def different(labels: Sequence[str]) -> tuple[str, ...]:
-    """The labels. Raises UnmaskError where they are fewer than two, or two of them are the same."""
+    """The labels as a tuple. Raises UnmaskError for fewer than two labels, and for two that are equal."""
     if len(labels) < 2 or len(set(labels)) != len(labels):
         raise UnmaskError(f"A task needs two or more different labels, not {', '.join(labels) or 'none'}.")
     return tuple(labels)
 
 
 def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
-    """The number of a label. Raises UnmaskError that names the row for one that is not known."""
+    """The number of a label. Raises UnmaskError, which names the row, for an unknown label."""
     if label not in ids:
         raise UnmaskError(f"{row.place or 'A row'} has the label '{label}', which is not one of {', '.join(ids)}.")
     return ids[label]

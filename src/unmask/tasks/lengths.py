@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError
 Long = Literal["truncate", "head+tail", "window-mean", "window-max", "error"]
 LONG: tuple[str, ...] = get_args(Long)
 
-HEAD = 1 / 4  # of what is kept stands at the front: 128 of 510 tokens in Sun et al.
+HEAD = 1 / 4  # share of the kept tokens that comes from the front: 128 of 510 in Sun et al.
 
 Frame = tuple[np.ndarray, np.ndarray]
 """Tokens [T] and segments [T] of one sequence."""
@@ -25,12 +25,12 @@ Frame = tuple[np.ndarray, np.ndarray]
 def frames(
     tokenizer: Tokenizer, first: np.ndarray, second: np.ndarray | None, length: int, long: str, place: str = "A row"
 ) -> list[Frame]:
-    """A text, or a pair of texts, as sequences of at most `length` tokens: one, or several windows where it is long.
+    """A text, or a pair of texts, as sequences of at most `length` tokens: one, or several windows of a long text.
 
     truncate     the longer text loses its end, token by token
     head+tail    the longer text loses its middle
-    window-*     the longer text is split into windows that share an eighth of their room with each neighbour; the
-                 other one is whole in each, or cut to half the room where it is long as well
+    window-*     the longer text is split into windows that share an eighth of their room with each neighbour; each
+                 window holds the whole other text, or its first half room of tokens if it is long too
     error        raises UnmaskError
     """
     whole = tokenizer.join(first, second)
@@ -63,10 +63,10 @@ def _join(tokenizer: Tokenizer, parts: list[np.ndarray]) -> Frame:
 
 
 def windows(pieces: int, room: int) -> Iterator[tuple[int, int, int]]:
-    """(begin, low, high): windows of `room` pieces from `begin` on, each answering for the pieces low … high - 1.
+    """(begin, low, high): windows of `room` pieces that start at `begin` and answer for the pieces low … high - 1.
 
-    The answered parts lie end to end and cover all pieces; inside a text, an eighth of the room is context on
-    either side.
+    The ranges low … high - 1 follow each other and cover all pieces. Inside a text, an eighth of the room is context on
+    either side of a range.
     """
     context = room // 8
     begin, low = 0, 0
@@ -79,7 +79,7 @@ def windows(pieces: int, room: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _ends(ids: np.ndarray, kept: int) -> np.ndarray:
-    """The first quarter of what is kept from the front, the rest from the back."""
+    """`kept` of the ids: a quarter of them from the front, the rest from the end."""
     if len(ids) <= kept:
         return ids
     head = round(HEAD * kept)

@@ -1,4 +1,4 @@
-"""Multi-label classification: any number of labels for a text, also none.
+"""Multi-label classification: any number of labels for a text, or none.
 
 Shapes: N rows, M texts of a batch, C outputs.
 """
@@ -38,7 +38,7 @@ from unmask.types import Batch, Head, Loss
 class MultiLabelRows(TextRows):
     """Texts, or pairs of them, with any number of labels.
 
-    several  what stands between the labels of a text in one cell, such as |
+    several  separator of the labels of a text in one cell, such as |
     """
 
     several: str | None = None
@@ -46,10 +46,11 @@ class MultiLabelRows(TextRows):
 
 @dataclass(frozen=True, kw_only=True)
 class MultiLabelOptions(Weighing, TextOptions):
-    """What labels are learned with."""
+    """Options for the training of a classifier with several labels."""
 
     def positive(self, counts: Sequence[int], rows: int) -> tuple[float, ...] | None:
-        """For each label, the texts without it for each text with it, where those are to count more."""
+        """For each label, the number of texts without it for each text with it, as a weight of the latter; None for
+        equal weights. Raises UnmaskError for the focal loss."""
         if self.balance == "focal":
             raise UnmaskError("The focal loss is for one label a text; use --balance weights for several.")
         if self.balance == "none":
@@ -58,9 +59,9 @@ class MultiLabelOptions(Weighing, TextOptions):
 
 
 class MultiLabel(TextTask):
-    """Which labels a text has, each for itself: any number of them, also none. Binary cross-entropy for each.
+    """Predict which labels a text has, any number of them or none: binary cross-entropy for each label.
 
-    The model says a label where its probability is above 0.5. Every label of every text is a target, as in
+    A label is predicted if its probability is above 0.5. Every label of every text is a target, as in
     `BertForSequenceClassification`; `positive` [C] multiplies the loss where a text has the label.
     """
 
@@ -81,10 +82,10 @@ class MultiLabel(TextTask):
             return read_table(path, cls.task_name, rows)
         if marked := separator_in(found):
             mark, cell = marked
-            raise UnmaskError(f"Cells of {path} such as '{cell}' seem to have several labels: say --several '{mark}'.")
+            raise UnmaskError(f"Cells of {path} such as '{cell}' seem to have several labels: set --several '{mark}'.")
         raise UnmaskError(
-            f"{path} has texts with one label, which {cls.task_name} cannot use: say with --several what stands "
-            "between labels, or choose another --task."
+            f"{path} has texts with one label, which {cls.task_name} cannot use: set --several to the separator of "
+            "labels, or choose another --task."
         )
 
     @classmethod
@@ -137,16 +138,16 @@ class MultiLabel(TextTask):
         return metrics.per_label(np.concatenate(answers) > 0.5, self._true(rows), self.labels)
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        """Each label that more than half of the training rows have."""
+        """The metrics of one answer: all labels that more than half of the training rows have."""
         usual = self._true(train).mean(0) > 0.5
         return metrics.of_label_sets(np.tile(usual, (len(rows), 1)), self._true(rows))
 
     def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        said, true = np.concatenate(answers) > 0.5, self._true(rows)
-        return bool((said == said[:1]).all() and (true != true[:1]).any())
+        predicted, true = np.concatenate(answers) > 0.5, self._true(rows)
+        return bool((predicted == predicted[:1]).all() and (true != true[:1]).any())
 
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
-        """[N, C] bool."""
+        """[N, C] bool: the labels of the rows."""
         return np.stack([self.value(row) for row in rows]) > 0
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
@@ -161,7 +162,7 @@ class MultiLabel(TextTask):
         return lambda rows: self.metrics(answers(rows), rows)
 
     def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """Of yes and of no, for each label."""
+        """[2, M, C]: the log probabilities of yes and of no, for each label."""
         return torch.stack([F.logsigmoid(logits_MC), F.logsigmoid(-logits_MC)])
 
     def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:

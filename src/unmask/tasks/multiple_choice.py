@@ -1,6 +1,6 @@
-"""Multiple choice: which of several texts goes with a context.
+"""Multiple choice: which of several texts fits a context.
 
-Shapes: N sequences, one for each choice; Q rows, C choices of the row that has most.
+Shapes: N sequences, one for each choice; Q rows, C the most choices of a row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from unmask.types import Batch, Example, Head, Loss
 
 @dataclass(frozen=True, kw_only=True)
 class ChoiceRows(TableRows):
-    """Contexts with choices, one of which is right."""
+    """Contexts with choices, one of them correct."""
 
 
 class ChoiceForm(Form):
@@ -68,8 +68,8 @@ class MultipleChoice(Task):
     """One score for each choice, read with its context; softmax over the choices of a row. Rows may have
     different numbers of choices (Devlin et al. 2018, section 4.4).
 
-    The context is the first segment; the second is the choice, with the question or the start of the sentence before
-    it. The target of a row is at its first choice, and its value is the number of the right one.
+    The context is the first segment; the second is the choice, after the question or the start of the sentence. The
+    target of a row is at its first choice, and its value is the number of the correct choice.
     """
 
     task_name, name = "multiple-choice", "choice"
@@ -80,7 +80,7 @@ class MultipleChoice(Task):
     form = ChoiceForm()
     written = WrittenChoices
     prompting = ChoicePrompting
-    reference = "the place where the right choice stands most often"
+    reference = "the place where the correct choice is most often"
     heads: Mapping[str, Head] = {"choice": Head("choice", 1)}
     metric = "accuracy"
 
@@ -96,7 +96,7 @@ class MultipleChoice(Task):
         return cls()
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
-        """A sequence for each choice. Raises UnmaskError for a row without choices, or with a label that is none."""
+        """A sequence for each choice. Raises UnmaskError for a row without choices, or with an invalid label."""
         examples: list[Example] = []
         owners: list[int] = []
         cut: list[int] = []
@@ -104,13 +104,13 @@ class MultipleChoice(Task):
         for number, (row, context) in enumerate(zip(rows, contexts, strict=True)):
             if not isinstance(row, Choices) or len(row.choices) < 2:
                 raise UnmaskError(f"{row.place or f'Row {number + 1}'} has no choices: two or more are needed.")
-            right = _right(row) if row.label else 0
+            correct = _correct(row) if row.label else 0
             texts = [f"{row.pair} {choice}" if row.pair else choice for choice in row.choices]
             for i, second in enumerate(tokenizer.ids(texts)):
                 tokens, segments = tokenizer.join(context, second, length)
                 if len(tokens) == length < len(tokenizer.join(context, second)[0]):
                     cut.append(number)
-                targets = {self.name: (np.zeros(1, np.int64), np.array([right]))} if i == 0 else {}
+                targets = {self.name: (np.zeros(1, np.int64), np.array([correct]))} if i == 0 else {}
                 examples.append(Example(tokens, segments, targets))
                 owners.append(number)
         return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(dict.fromkeys(cut)), together=True)
@@ -136,9 +136,9 @@ class MultipleChoice(Task):
         choice_N = torch.arange(len(logits_N), device=logits_N.device) - first_Q[row_N]
         logits_QC = logits_N.new_full((len(first_Q), int(choice_N.max()) + 1), -torch.inf)
         logits_QC[row_N, choice_N] = logits_N
-        right_Q = target.values[order]
-        total = F.cross_entropy(logits_QC, right_Q, reduction="sum")
-        return Loss(total, len(right_Q), {"correct": (logits_QC.detach().argmax(-1) == right_Q).sum()})
+        true_Q = target.values[order]
+        total = F.cross_entropy(logits_QC, true_Q, reduction="sum")
+        return Loss(total, len(true_Q), {"correct": (logits_QC.detach().argmax(-1) == true_Q).sum()})
 
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> np.ndarray:
         """Probabilities [1, C] of the choices of a row."""
@@ -147,15 +147,15 @@ class MultipleChoice(Task):
         return np.asarray(shares / shares.sum())
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        right = [_right(row) for row in rows]
-        found = [answer.argmax() == i for answer, i in zip(answers, right, strict=True)]
-        losses = [mean_cross_entropy(answer, np.array([i])) for answer, i in zip(answers, right, strict=True)]
+        true = [_correct(row) for row in rows]
+        found = [answer.argmax() == i for answer, i in zip(answers, true, strict=True)]
+        losses = [mean_cross_entropy(answer, np.array([i])) for answer, i in zip(answers, true, strict=True)]
         return {"accuracy": float(np.mean(found)), "loss": float(np.mean(losses))}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        """The place at which the right choice of the training rows stands most often."""
-        commonest = np.bincount([_right(row) for row in train]).argmax()
-        return {"accuracy": float(np.mean([_right(row) == commonest for row in rows]))}
+        """The accuracy of one answer: the number of the choice that is most often correct in the training rows."""
+        commonest = np.bincount([_correct(row) for row in train]).argmax()
+        return {"accuracy": float(np.mean([_correct(row) == commonest for row in rows]))}
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
         return {name: partial(self._reference, train, vectors) for name, vectors in VECTORS.items()}
@@ -163,18 +163,18 @@ class MultipleChoice(Task):
     def _reference(self, train: Sequence[Row], vectors: Vectors) -> Score:
         """The choice that is nearest to the context and the question."""
 
-        def asked(rows: Sequence[Row]) -> list[str]:
+        def questions(rows: Sequence[Row]) -> list[str]:
             return [f"{row.text} {row.pair or ''}" for row in rows]
 
         def offered(rows: Sequence[Row]) -> list[tuple[str, ...]]:
             return [row.choices if isinstance(row, Choices) else () for row in rows]
 
-        vocabulary = Vocabulary.of([*asked(train), *(text for own in offered(train) for text in own)])
+        vocabulary = Vocabulary.of([*questions(train), *(text for texts in offered(train) for text in texts)])
         near = partial(cosines, vectors, vocabulary)
-        return lambda rows: self.metrics([own[None] for own in near(asked(rows), offered(rows))], rows)
+        return lambda rows: self.metrics([found[None] for found in near(questions(rows), offered(rows))], rows)
 
     def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """The scores of the choices of a row; the first choice has the target."""
+        """The log-softmax over the choices of each row; the first choice has the target."""
         firsts_Q = sequence_of(batch, batch.targets[self.name].places).sort().values
         places_N = self.places(batch)
         row_N = torch.searchsorted(firsts_Q, torch.arange(len(places_N), device=places_N.device), right=True) - 1
@@ -197,11 +197,12 @@ class MultipleChoice(Task):
         return choices.read(path, labelled=False, encoding=encoding)
 
 
-def _right(row: Row) -> int:
-    """The number of the right choice. Raises UnmaskError that names the row where its label is not one."""
+def _correct(row: Row) -> int:
+    """The number of the correct choice. Raises UnmaskError, which names the row, for a label that is not a number of a
+    choice."""
     choices = row.choices if isinstance(row, Choices) else ()
     numbers = [str(i) for i in range(len(choices))]
     if row.label not in numbers:
         last = f"from 0 to {len(numbers) - 1}" if numbers else "of a choice"
-        raise UnmaskError(f"{row.place or 'A row'} has the label '{row.label}', which is no number {last}.")
+        raise UnmaskError(f"{row.place or 'A row'} has the label '{row.label}', which is not a number {last}.")
     return int(row.label)

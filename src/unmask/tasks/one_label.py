@@ -1,4 +1,4 @@
-"""OneLabel: tasks whose rows have one label each, whatever the rows are.
+"""OneLabel: tasks with one label for each row, whatever the rows are.
 
 Shapes: N rows, C outputs.
 """
@@ -23,9 +23,9 @@ from unmask.types import Batch, Head, Loss
 
 
 class OneLabel(Task):
-    """Which of the labels a row has: cross-entropy at the first place of its sequence.
+    """Predict which of the labels a row has: cross-entropy at the first place of its sequence.
 
-    weighing  how much each class, and what is right already, counts in the loss
+    weighing  weights of classes in the loss, or the focal loss; None: plain cross-entropy
     """
 
     one_label = True

@@ -1,4 +1,4 @@
-"""Classes of pairs from sentence vectors: the head that a run with the softmax loss keeps; a probe where there is none.
+"""Classes of pairs from sentence vectors: the head of a run with the softmax loss, or a probe where there is none.
 
 Shapes: R pairs, D width, C classes.
 """
@@ -27,13 +27,13 @@ from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.similarity import SoftmaxPairs, kind_of
 
 NAME = "pairs.safetensors"
-"""Weight [C, 3 D] and bias [C] of the head, and its labels; `sentence-transformers` does not look at it."""
+"""The file with the weight [C, 3 D] and bias [C] of the head, and its labels; `sentence-transformers` ignores it."""
 
 FOLDS = 5
 
 
 def save_head(folder: Path, model: Model, labels: Sequence[str]) -> None:
-    """Write the head "pairs" of a model beside the encoder that `huggingface.save` wrote, sealed by its manifest."""
+    """Write the head "pairs" of a model into the folder that `huggingface.save` wrote, and add it to the manifest."""
     head = model.heads["pairs"]
     assert isinstance(head, Classifier)
     tensors = {name: p.detach().cpu().contiguous() for name, p in head.output.named_parameters()}
@@ -46,7 +46,7 @@ def save_head(folder: Path, model: Model, labels: Sequence[str]) -> None:
 
 
 def load_head(folder: Path, model: Model) -> SoftmaxPairs | None:
-    """Put the head of a folder on its encoder; None where it has none, or one that is not sealed with its weights.
+    """Put the head of a folder on its encoder; None where it has none, or one that the manifest does not list.
 
     Raises UnmaskError for a damaged file.
     """
@@ -67,11 +67,11 @@ def load_head(folder: Path, model: Model) -> SoftmaxPairs | None:
 
 
 class ProbedPairs(Embedding):
-    """Sentence vectors without a head for the classes of pairs: a probe shows how much the vectors tell of them.
+    """Sentence vectors without a head for the classes of pairs: a probe measures what the vectors contain about them.
 
     A logistic regression on (u, v, |u - v|), the features of Reimers & Gurevych 2019 (section 3), is trained on four
-    fifths of the rows and answers the rest, in turn, as Conneau & Kiela 2018 ("SentEval") evaluate vectors. Pairs with
-    the same first text stay together.
+    fifths of the rows and answers the others, for each fifth in turn, as Conneau & Kiela 2018 ("SentEval") evaluate
+    vectors. Pairs with the same first text stay together.
     """
 
     def __init__(self, labels: Sequence[str], encoder: Embedding) -> None:
@@ -80,10 +80,10 @@ class ProbedPairs(Embedding):
 
     @property
     def notice(self) -> str:
-        """One sentence on what the scores are of."""
+        """One sentence on how the scores are computed."""
         return (
-            f"The folder has no head for classes: the scores are of a logistic regression on its vectors, trained and "
-            f"scored on these rows in {FOLDS} parts."
+            "The folder has no head for classes: the scores are those of a logistic regression on its vectors, trained "
+            f"and scored on these rows in {FOLDS} parts."
         )
 
     def judge(self, model: Model, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
@@ -119,13 +119,13 @@ class ProbedPairs(Embedding):
         if len(self.labels) < 2 or len(texts[rarest]) < FOLDS:
             raise UnmaskError(
                 f"The folder has no head for classes, and these rows are too few to train one: {len(texts[rarest])} "
-                f"with '{rarest}', where {FOLDS} with different first texts are the least, of 2 or more classes. "
+                f"with '{rarest}'; 2 or more classes are needed, each in {FOLDS} rows with different first texts. "
                 "Evaluate on more rows, on pairs with scores, or on triplets."
             )
 
 
 def for_rows(task: Embedding, folder: Path, model: Model, rows: Sequence[Row]) -> Embedding:
-    """The task that can score these rows: with the head of the folder or a probe, where the rows have classes."""
+    """The task that can score these rows: for rows with classes, with the head of the folder or a probe."""
     head = load_head(folder, model)
     if kind_of(rows, () if head is None else head.labels) != "classes":
         return task

@@ -78,8 +78,19 @@ def regression_on_pictures(
 
     Raises UnmaskError for a picture that cannot be decoded.
     """
-    answer = regression.classes(_all(train, features), true_N, count)
-    return lambda rows: list(answer(_all(rows, features))[:, None])
+    train_NF = _all(train, features)
+    if len(train_NF) < train_NF.shape[1]:
+        # The weights of a regression with an L2 penalty lie in the span of the training rows: N numbers for each
+        # picture give the same answers as F, in a fraction of the time.
+        basis_NF = np.linalg.svd(train_NF, full_matrices=False)[2]
+    else:
+        basis_NF = None
+
+    def reduced(found_NF: np.ndarray) -> np.ndarray:
+        return found_NF if basis_NF is None else found_NF @ basis_NF.T
+
+    answer = regression.classes(reduced(train_NF), true_N, count)
+    return lambda rows: list(answer(reduced(_all(rows, features)))[:, None])
 
 
 def _all(rows: Sequence[Row], features: Features) -> np.ndarray:

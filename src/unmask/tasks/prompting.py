@@ -1,4 +1,4 @@
-"""Prompting: rows of a task as texts that a language model continues with, and what it may answer."""
+"""Prompting: rows of a task as prompts for a language model, and its possible answers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from unmask.errors import UnmaskError, unknown
 
 
 class Prompting:
-    """How rows of a task become prompts: here a text, or a pair of texts, and one of the labels.
+    """Turns rows of a task into prompts: here a text, or a pair of texts, and one of the labels.
 
-    named  label -> what it is called
+    named  label -> its name in prompts
     """
 
     alone = "Text: {text}\nLabel: {answer}"
@@ -23,7 +23,8 @@ class Prompting:
 
     @classmethod
     def of(cls, labels: Sequence[str], names: Mapping[str, str]) -> Self:
-        """For rows with these labels, some of which have other names. Raises UnmaskError for names of other labels."""
+        """The prompts for rows with these labels, some with other names. Raises UnmaskError for names of unknown
+        labels."""
         for label in names.keys() - set(labels):
             raise unknown("label in the rows, which --names calls", label, labels)
         return cls({label: names.get(label) or label for label in labels})
@@ -33,27 +34,25 @@ class Prompting:
         return self.paired if any(row.pair for row in rows) else self.alone
 
     def candidates(self, row: Row) -> list[str]:
-        """What may be the answer to a row."""
+        """The possible answers to a row."""
         return list(self.named.values())
 
     def answer(self, row: Row) -> str:
-        """The right one. Raises UnmaskError where a row to be shown has none."""
+        """The correct answer. Raises UnmaskError for a row whose label is not among those of the rows to answer."""
         if row.label not in self.named:
-            raise unknown(
-                f"label of the rows to answer, which {row.place} is to be shown beside:", row.label, self.named
-            )
+            raise unknown(f"label of the rows to answer, for which {row.place} is an example:", row.label, self.named)
         return self.named[row.label]
 
 
 class ChoicePrompting(Prompting):
-    """A context, a question, and the choice behind it; each row brings its answers."""
+    """A context, a question, and the choice after it; each row has its own answers."""
 
     alone, paired = "{text} {answer}", "{text} {pair} {answer}"
 
     @classmethod
     def of(cls, labels: Sequence[str], names: Mapping[str, str]) -> Self:
         if names:
-            raise UnmaskError("--names is for labels: a row with choices brings its answers with it.")
+            raise UnmaskError("--names is for labels, but rows with choices have their own answers: leave it out.")
         return cls({})
 
     def candidates(self, row: Row) -> list[str]:
@@ -63,5 +62,5 @@ class ChoicePrompting(Prompting):
     def answer(self, row: Row) -> str:
         assert isinstance(row, Choices)
         if not row.label.isdigit() or int(row.label) >= len(row.choices):
-            raise UnmaskError(f"{row.place} has no right choice to show: {row.label!r}.")
+            raise UnmaskError(f"{row.place} does not have the number of a choice as its label: {row.label!r}.")
         return row.choices[int(row.label)]

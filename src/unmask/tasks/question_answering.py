@@ -1,6 +1,6 @@
-"""Question answering: the span of a context that answers a question, or that none does.
+"""Question answering: the span of a context that answers a question, or no answer.
 
-Shapes: N windows, T tokens of one, C pieces of its context; M tokens of a batch; L pieces of the longest answer.
+Shapes: N windows, T tokens of a window, C pieces of its context; M tokens of a batch; L pieces of the longest answer.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ BEGIN, END = 0, 1
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionScoring(TaskOptions):
-    """What scores of answers depend on.
+    """Options for the scoring of answers.
 
     characters  score answers by characters, as KorQuAD does
     """
@@ -62,7 +62,7 @@ class QuestionScoring(TaskOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions(QuestionScoring):
-    """What answers are learned with.
+    """Options for the training of question answering.
 
     stride          tokens that neighbouring windows of a context share
     longest_answer  longest answer, in tokens
@@ -73,16 +73,16 @@ class QuestionOptions(QuestionScoring):
 
 
 class QuestionAnswering(Task):
-    """Where in a context the answer begins and ends (Devlin et al. 2018, sections 4.2 and 4.3).
+    """Predict where in a context the answer begins and ends (Devlin et al. 2018, sections 4.2 and 4.3).
 
-    A context that does not fit is read in windows; one without the answer points at its [CLS].
+    A context that does not fit is read in windows; the target of a window without the answer is its [CLS].
 
-    stride            tokens that neighbouring windows share; at most half of what fits
-    longest_question  tokens; the rest of a longer one is cut
-    longest_answer    tokens
-    best              spans to give for each question
-    unanswerable      whether a context may hold no answer (SQuAD 2.0)
-    threshold         nothing is answered where `Found.doubt` is above it; `fitted` chooses it on the dev rows
+    stride            tokens that neighbouring windows share; at most half of those that fit
+    longest_question  most tokens of a question, which is cut after them
+    longest_answer    most tokens of an answer
+    best              number of spans to return for each question
+    unanswerable      whether a context may have no answer (SQuAD 2.0)
+    threshold         no answer is given where `Found.doubt` is above it; `fitted` chooses it on the dev rows
     characters        F1 over characters, as KorQuAD counts it
     """
 
@@ -95,7 +95,7 @@ class QuestionAnswering(Task):
     references_are = "the sentence whose words are nearest to those of the question, by cosine"
     form = QuestionForm()
     written = WrittenAnswers
-    reference = "no answer, or the sentence that shares most words with the question"
+    reference = "no answer, or the sentence that shares the most words with the question"
     heads: Mapping[str, Head] = {"span": Head("span", 2)}
 
     def __init__(
@@ -116,7 +116,7 @@ class QuestionAnswering(Task):
         self.stride, self.longest_question, self.longest_answer = stride, longest_question, longest_answer
         self.best, self.unanswerable, self.threshold, self.characters = best, unanswerable, threshold, characters
         self.metric = "best_f1" if unanswerable else "f1"
-        self.undecided = False  # whether rows have no answer, though no threshold was given
+        self.undecided = False  # whether some rows have no answer, but no threshold was given
 
     @classmethod
     def read_rows(cls, path: Path, rows: Rows, *, scoring: bool = False) -> Dataset:
@@ -136,7 +136,7 @@ class QuestionAnswering(Task):
             if _impossible(rows) and not impossible:
                 say(
                     f"{_impossible(rows):,} of the {len(rows):,} questions of {rows.path} have no answer in their "
-                    "context, but every training question has one: the model answers them all the same, and is wrong."
+                    "context, but every training question has one: the model will answer these questions wrongly."
                 )
         return cls(
             stride=options.stride,
@@ -146,7 +146,7 @@ class QuestionAnswering(Task):
         )
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> EncodedQuestions:
-        """Windows of each row. Raises UnmaskError for an empty context, and a length that leaves no room for any."""
+        """Windows of each row. Raises UnmaskError for an empty context, and for a length without room for a context."""
         examples: list[Example] = []
         owners: list[int] = []
         found: list[Window] = []
@@ -202,7 +202,7 @@ class QuestionAnswering(Task):
         return Loss(total, len(true), {"correct": correct})
 
     def places(self, batch: Batch) -> Tensor:
-        """Every token that is not padding."""
+        """The flat places [M] of all tokens that are not padding."""
         if batch.documents is None:
             return torch.arange(batch.tokens.numel(), device=batch.tokens.device)
         return batch.documents.flatten().nonzero().squeeze(-1)
@@ -220,7 +220,7 @@ class QuestionAnswering(Task):
             for logits_T2, window in zip(logits, encoded.windows[encoded.of_rows[row]], strict=True)
             for candidate in self._candidates(logits_T2, window, context)
         ]
-        best = sorted(candidates, key=lambda span: -span[2])[: self.best]  # of two as good, the one further in front
+        best = sorted(candidates, key=lambda span: -span[2])[: self.best]  # of two equal scores, the earlier span
         nothing = float(min(logits_T2[0].sum() for logits_T2 in logits))
         scores = np.array([score for *_, score in best] + ([nothing] if self.unanswerable or not best else []))
         shares = np.exp(scores - scores.max())
@@ -246,7 +246,7 @@ class QuestionAnswering(Task):
         return tuple(found)
 
     def _candidates(self, logits_T2: np.ndarray, window: Window, context: Context) -> list[tuple[int, int, float]]:
-        """(begin, end in characters, score) of the best spans of a window, and of all that are as good as the last."""
+        """(begin, end in characters, score) of the best spans of a window, and of all that tie with the last."""
         if not window.count:
             return []
         own = slice(window.begin, window.begin + window.count)
@@ -266,14 +266,14 @@ class QuestionAnswering(Task):
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def doubting(self, threshold: float) -> QuestionAnswering:
-        """The same task, for a model not marked as one that may answer nothing: it does above the threshold."""
+        """This task with no answer above the threshold, also where the folder does not allow it."""
         if math.isnan(threshold):
-            raise UnmaskError("The threshold above which nothing is answered must be a number, not nan.")
+            raise UnmaskError("The threshold above which no answer is given must be a number, not nan.")
         return QuestionAnswering(**{**self.settings(), "unanswerable": True, "threshold": threshold})
 
     def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> QuestionAnswering:
-        """Where some questions have no answer and the folder does not say when to give none: always an answer, scored
-        with the threshold that would be best."""
+        """This task; but if some questions have no answer and the folder has no threshold, a task that answers every
+        question, and is also scored with the best threshold."""
         if self.unanswerable or not _impossible(rows):
             return self
         task = self.doubting(math.inf)
@@ -285,30 +285,30 @@ class QuestionAnswering(Task):
         if not self.undecided:
             return ""
         return (
-            "Some of these questions have no answer, and the folder does not say when to give none: exact_match and f1 "
-            "are of an answer to every question."
+            "Some of these questions have no answer, and the folder has no threshold for giving none: exact_match and "
+            "f1 are the scores of an answer to every question."
         )
 
     def advice(self, scores: Mapping[str, float]) -> str:
-        """How to use the threshold that is best on the rows, which makes its score optimistic."""
+        """How to use the threshold that is best on these rows, on which its score is optimistic."""
         if not self.undecided:
             return ""
-        # A lower one would drop the last answer that counts.
+        # A lower threshold would drop the last answer that it should keep.
         threshold = math.ceil(scores["best_f1_threshold"] * 1e6) / 1e6
         return (
-            f"The best threshold on these rows gives F1 {scores['best_f1']:.4f}, a little more than it will on others; "
+            f"The best threshold on these rows gives F1 {scores['best_f1']:.4f}, a little more than on other rows; "
             f"use it with: unmask predict --no-answer {threshold:.6f} (also of unmask evaluate)."
         )
 
     def choose(self, found: Found) -> str:
-        """The text that is answered; nothing where that is likelier by more than the threshold."""
+        """The text of the answer; empty where no answer scores higher by more than the threshold."""
         if not found.spans or (self.unanswerable and found.doubt > self.threshold):
             return ""
         return found.spans[0].text
 
     def metrics(self, answers: Sequence[Found], rows: Sequence[Row]) -> dict[str, float]:
-        """exact_match and f1, with `unanswerable` also the best there could be, and `loss`: the mean over the begins
-        and ends of all windows, as in training. Answers that stand nowhere in their context are no part of it."""
+        """exact_match and f1; with `unanswerable` also those with the best threshold; and `loss`, the mean over the
+        begins and ends of all windows, as in training, without answers that are not in their context."""
         questions = _questions(rows)
         chosen = {row.id: self.choose(found) for row, found in zip(questions, answers, strict=True)}
         scores = self._scores(chosen, questions)
@@ -317,7 +317,7 @@ class QuestionAnswering(Task):
         return {**scores, **best, **({"loss": float(np.mean(losses))} if losses else {})}
 
     def fitted(self, answers: Sequence[Found], rows: Sequence[Row]) -> None:
-        """The threshold that gives the best F1."""
+        """Set the threshold that gives the best F1."""
         if self.unanswerable:
             self.threshold = self._best(answers, _questions(rows))["best_f1_threshold"]
 
@@ -327,11 +327,12 @@ class QuestionAnswering(Task):
         doubts = {row.id: found.doubt for row, found in pairs}
         return metrics.best_threshold(texts, doubts, questions, characters=self.characters)
 
-    def _scores(self, said: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
-        return metrics.of_answers(said, questions, unanswerable=self.unanswerable or None, characters=self.characters)
+    def _scores(self, texts: Mapping[str, str], questions: Sequence[Question]) -> dict[str, float]:
+        return metrics.of_answers(texts, questions, unanswerable=self.unanswerable or None, characters=self.characters)
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
-        """No answer to any question where that may be right; else the sentence that shares most words with it."""
+        """The metrics of no answer to all questions if `unanswerable`; else those of the sentence that shares the most
+        words with each question."""
         questions = _questions(rows)
         return self._scores(
             {row.id: "" if self.unanswerable else nearest_sentence(row) for row in questions}, questions
@@ -358,7 +359,7 @@ class QuestionAnswering(Task):
         return score
 
     def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """Of the tokens of a window, for the begin and the end."""
+        """The log-softmax over the tokens of each window, for the begin and for the end."""
         return log_softmax_within(logits_MC, sequence_of(batch, self.places(batch)))
 
     def answer(self, row: Row, found: Found) -> dict[str, Any]:
@@ -384,7 +385,7 @@ def _impossible(rows: Dataset) -> int:
 
 
 def _questions(rows: Sequence[Row]) -> list[Question]:
-    """The rows. Raises UnmaskError for one that is no question, whose answer could not be scored."""
+    """The rows as questions. Raises UnmaskError for a row that is not a question, which cannot be scored."""
     questions = [row for row in rows if isinstance(row, Question)]
     if len(questions) < len(rows):
         row = next(row for row in rows if not isinstance(row, Question))

@@ -1,4 +1,4 @@
-"""Reading: labelled rows from files, for every task alike: what is held out, public data sets, rows that overlap."""
+"""Reading: labelled rows from files for all tasks; held-out rows, public data sets, overlap between sets."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SHOWN = 20  # labels that are listed with their shares
 
 
 def check_scored(rows: Rows) -> None:
-    """Raises UnmaskError for a field that is set but means nothing where the rows of one file are scored."""
+    """Raises UnmaskError for a field that is set but has no effect where the rows of one file are scored."""
     usual = type(rows)()
     for name in rows.LEARNING:
         if getattr(rows, name) != getattr(usual, name):
-            raise UnmaskError(f"--rows.{name.replace('_', '-')} means nothing here: every row of --data is scored.")
+            raise UnmaskError(f"--rows.{name.replace('_', '-')} has no effect here: every row of --data is scored.")
 
 
 def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = False) -> Dataset:
     """The rows of one file, as a task needs them.
 
-    rows     of the class that the task has for them
-    scoring  the rows are to be scored, not learned from: questions whose answer cannot be learned stay
+    rows     config of the rows, of the task's class
+    scoring  whether the rows are for scoring, not for training: then questions whose answer cannot be learned are kept
 
     Raises UnmaskError where the file holds rows of another kind.
     """
@@ -59,7 +59,7 @@ def read_table(path: Path, task: str, rows: Rows, *, format: str | None = None) 
 
 
 def table(path: Path, rows: Rows, *, format: str | None = None) -> Dataset:
-    """The same, whatever they fit."""
+    """As `read_table`, but for rows of any task."""
     names = ("text", "pair", "label", "several", "skip")
     given: dict[str, Any] = {name: getattr(rows, name) for name in names if hasattr(rows, name)}
     return dataset.read(path, **given, format=format or getattr(rows, "format", None), encoding=rows.encoding)
@@ -72,7 +72,7 @@ def _of_another(path: Path, other: str, task: str) -> UnmaskError:
 
 
 def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
-    """The rows of train, dev and maybe test; where there are no dev rows, a tenth of the training rows stands in."""
+    """The rows of train, dev and, if given, test. Without dev rows, a tenth of the training rows is held out."""
     assert rows.train is not None
     sets: dict[str, Dataset] = {}
     if rows.benchmark is not None:
@@ -101,14 +101,14 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
 
 
 def _held_out(sets: dict[str, Dataset], rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
-    """A tenth of the training rows in the place of dev rows, of each class its share where the rows ask for that."""
+    """The sets with a tenth of the training rows as dev rows, stratified by class if the rows have that option."""
     whole = sets["train"]
     if len(whole) < 10:
         few = plural(len(whole), "row")
         raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
     stratified = bool(getattr(rows, "stratify", False))
     dev, train = dataset.hold_out(whole, round(len(whole) / 10), rng, stratified=stratified)
-    how = "of each class its share" if stratified else "at random"
+    how = "the same share of each class" if stratified else "at random"
     say(f"There are no dev rows; held out instead, {how}: {plural(len(dev), 'row')} of {whole.path}.")
     return {"train": train, "dev": dev, **{name: found for name, found in sets.items() if name == "test"}}
 
@@ -134,13 +134,13 @@ def _published(task: str, name: str, folder: Path, say: Say) -> dict[str, Datase
 def labels_of(
     sets: Mapping[str, Dataset], say: Say, *, held_out: bool, what: str = "Labels", several: bool = False
 ) -> tuple[str, ...]:
-    """The labels, or tags, of the training rows, which the other sets must not go beyond; says how frequent each is.
+    """The labels, or tags, of the training rows; the share of each is reported with `say`.
 
-    held_out  the dev rows were taken from the training rows, and may have labels that only they have
-    what      they are called
-    several   a row may have several: shares are of the rows
+    held_out  whether the dev rows were taken from the training rows, so that they may have labels of their own
+    what      the name of labels in the report
+    several   whether a row may have several labels; shares are then shares of rows
 
-    Raises UnmaskError where there is only one, and for a row of the others with a label that `train` lacks.
+    Raises UnmaskError where there is only one label, and for a row of another set with a label that `train` lacks.
     """
     train = sets["train"]
     labels = tuple(dataset.ordered({*dataset.classes(train), *(sets["dev"].labels if held_out else ())}))
@@ -165,8 +165,8 @@ def counts_of(train: Dataset, labels: Sequence[str]) -> list[int]:
 def with_labels(rows: Dataset, labels: tuple[str, ...], owner: str) -> Dataset:
     """The rows with labels as the model names them: `1` is its second output, `positive` its `POSITIVE`.
 
-    Raises UnmaskError for a label that the model does not know in any of these ways. Where its own labels are such
-    numbers, as stars from 1 to 5 are, `0` is none of them: all others would move by one.
+    Raises UnmaskError for a label that matches no output in these ways. Where the model's labels are numbers, such as
+    stars from 1 to 5, numbers are never read as indices of outputs, which would shift them by one.
     """
     known = set(rows.histogram())
     by_number = {str(i): label for i, label in enumerate(labels)}

@@ -1,4 +1,4 @@
-"""The registry: which tasks there are, which of them takes a field, and which one a folder was fine-tuned for."""
+"""The registry of tasks: all tasks by name, the tasks that have a field, and the task of a fine-tuned folder."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from unmask.tasks.task import Task
 C = TypeVar("C", bound=Config)
 
 TASKS: dict[str, type[Task]] = {}
-"""Name on the command line and in run.json -> task; `unmask.tasks` fills it, a line for each."""
+"""Name on the command line and in run.json -> task; `unmask.tasks` fills it."""
 
 REMEMBERED = "task"
-"""Name among the settings of a folder of the task that its head does not tell."""
+"""The setting of a folder that names its task, if its head does not determine it."""
 
 
 def usual_task() -> str:
-    """The task where none is named: the first."""
+    """The default task: the first."""
     return next(iter(TASKS))
 
 
 def task_named(name: str) -> type[Task]:
-    """Raises UnmaskError for a name that no task has, naming the nearest."""
+    """The task of this name. Raises UnmaskError, with the nearest name, for an unknown one."""
     if name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]
 
 
 BOTH = ("rows_class", "options_class")
-"""Attributes of a task that have its fields."""
+"""Attributes of a task that hold the classes with its fields."""
 
 
 def taking(field: str, classes: Iterable[str] = BOTH) -> list[str]:
-    """The tasks that have a field in one of these classes."""
+    """The names of the tasks that have a field in one of these classes."""
     return [name for name, task in TASKS.items() if any(hasattr(getattr(task, one)(), field) for one in classes)]
 
 
 def meaningless(field: str, task: str, classes: Iterable[str] = BOTH) -> UnmaskError:
-    """A field that means nothing to a task, but something to others."""
+    """The error for a field that a task does not have, but others do."""
     flag = "--" + field.replace("_", "-")
     return UnmaskError(f"{flag} is for --task {' or '.join(taking(field, classes))}; {task} has no use for it.")
 
 
 def task_fitting(rows: Dataset) -> type[Task]:
-    """The task of the rows of a table, by what they have."""
+    """The first task that the rows of a table fit."""
     return next(task for task in TASKS.values() if task.fits(rows))
 
 
@@ -57,9 +57,9 @@ def task_fitting(rows: Dataset) -> type[Task]:
 
 
 def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any] | None = None) -> Task:
-    """The task that a model was fine-tuned for, from its head and what its folder remembers (`Loaded`).
+    """The task that a model was fine-tuned for, from its head, labels and settings (`Loaded`).
 
-    Raises UnmaskError where it has no head for labelled rows, and for settings that are not those of its task.
+    Raises UnmaskError for a model without a head for labelled rows, and for settings that its task does not have.
     """
     kind = task_found(list(model.heads), settings)
     if kind is None:
@@ -73,27 +73,27 @@ def task_of(model: Model, labels: Sequence[str] = (), settings: Mapping[str, Any
 
 
 def settings_of(task: Task) -> dict[str, Any]:
-    """What a folder must remember for `task_of` to find the task again: its settings, and its name unless it is the
-    one that its head tells."""
+    """The settings that a folder keeps so that `task_of` finds the task: those of the task, and its name if its head
+    does not determine it."""
     owner = next((kind for kind in TASKS.values() if kind.name == task.name), None)
     named = {} if owner is None or type(task) is owner else {REMEMBERED: type(task).task_name}
     return {**named, **task.settings()}
 
 
 def task_found(heads: Collection[str], settings: Any) -> type[Task] | None:
-    """The task of a folder with these heads and settings (`Loaded`); None: it was fine-tuned for none. What a folder
-    says of itself comes before what its heads tell."""
-    said = settings.get(REMEMBERED) if isinstance(settings, Mapping) else None
-    if said is not None:
-        if said not in list(TASKS):
-            raise unknown("task, which config.json (unmask_task) names,", str(said), TASKS)
-        return TASKS[said]
+    """The task of a folder with these heads and settings (`Loaded`); None if it was not fine-tuned for a task. A name
+    in the settings has precedence over the heads."""
+    named = settings.get(REMEMBERED) if isinstance(settings, Mapping) else None
+    if named is not None:
+        if named not in list(TASKS):
+            raise unknown("task, which config.json (unmask_task) names,", str(named), TASKS)
+        return TASKS[named]
     fitting = [task for task in TASKS.values() if task.is_of(heads, settings)]
     return min(fitting, key=lambda task: task.name in heads, default=None)
 
 
 def _settings(kind: type[Task], given: Any) -> dict[str, Any]:
-    """Settings from a file, as the arguments of a task. Raises UnmaskError for what is not one, or of a wrong type."""
+    """Settings from a file, as the arguments of a task. Raises UnmaskError for an unknown one, or a wrong type."""
     place = f"Settings of {kind.__name__} (unmask_task in config.json)"
     if given is not None and not isinstance(given, Mapping):
         raise UnmaskError(f"{place} must be a JSON object, not {kind_of(given)}.")
@@ -109,8 +109,8 @@ def _settings(kind: type[Task], given: Any) -> dict[str, Any]:
 
 
 def in_form(given: Config, wanted: type[C], task: str) -> C:
-    """The values of a config in the class that a task has for them. Raises UnmaskError for a value that is not the
-    usual one, of a field that means nothing to the task."""
+    """The values of a config in the class that a task has for them. Raises UnmaskError for a field that the task does
+    not have and whose value is not its default."""
     if type(given) is wanted:
         return given
     return wanted(**own_values(vars(given), wanted, task, type(given)()))
@@ -119,8 +119,8 @@ def in_form(given: Config, wanted: type[C], task: str) -> C:
 def own_values(
     values: Mapping[str, Any], wanted: type[Config], task: str, usual: Config | None = None
 ) -> dict[str, Any]:
-    """Of some values, by the names of their fields, those of a class of a task. Others are dropped where they are the
-    usual ones, in `usual` or else in a task that has them, for runs of version 0.1 kept the fields of all tasks.
+    """Those of some values, by the names of their fields, that a class of a task has. Other values are dropped if they
+    are defaults, in `usual` or else in a task that has them, because runs of version 0.1 kept the fields of all tasks.
 
     Raises UnmaskError for any other value.
     """

@@ -30,7 +30,7 @@ from unmask.types import Batch, Head, Loss
 
 
 class Regression(TextTask):
-    """A score for a text or a pair: squared error of one output at [CLS], as BERT does for STS-B."""
+    """Predict a score for a text or a pair: squared error of one output at [CLS], as BERT does for STS-B."""
 
     task_name = name = "regression"
     heads: Mapping[str, Head] = {"regression": Head("sequence", 1)}
@@ -64,7 +64,7 @@ class Regression(TextTask):
             raise UnmaskError(f"{train.path} has a single score, {low:g}: there is nothing to learn.")
         say(f"Scores from {low:g} to {high:g}, {np.mean(values):.3g} on average.")
         if max(abs(low), abs(high)) > 20:
-            say("Scores this large are learned slowly; divide them so that they lie between 0 and 5 or so.")
+            say("Scores this large are learned slowly; divide them so that they are between 0 and about 5.")
         return cls(options.long)
 
     def value(self, row: Row) -> np.ndarray:
@@ -89,7 +89,7 @@ class Regression(TextTask):
         return metrics.of_scores(np.full(len(rows), mean), np.array([float(row.label) for row in rows]))
 
     def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        """Scores that differ by less than a hundredth of their size, though those of the rows do not."""
+        """Whether the predicted scores differ by less than a hundredth of their size, but those of the rows by more."""
         return _alike(np.concatenate(answers)) and not _alike(np.array([float(row.label) for row in rows]))
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
@@ -104,9 +104,9 @@ class Regression(TextTask):
         answers = regression_on_words(train, vectors, lambda found: regression.scores(found, true))
         return lambda rows: self.metrics(answers(rows), rows)
 
-    def divergence(self, said_MC: Tensor, taught_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
+    def divergence(self, student_MC: Tensor, teacher_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
         """The squared error: a score has no probability to soften."""
-        return (said_MC - taught_MC).square().sum()
+        return (student_MC - teacher_MC).square().sum()
 
     def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
         """{"score"}"""

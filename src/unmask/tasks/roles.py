@@ -16,7 +16,7 @@ from unmask.tasks.tagging import Tagging
 class RolesRows(Rows):
     """Sentences with marked predicates and their arguments.
 
-    text       number of the column of the words, where it is not the usual one
+    text       number of the column of the words, if it is not the usual one
     predicate  number of the column that marks predicates
     label      number of the column of the first predicate's arguments
     """
@@ -27,7 +27,7 @@ class RolesRows(Rows):
 
 
 class Roles(Tagging):
-    """Tagging of rows that mark a predicate each. What is learned, and what a folder holds, is a tagger."""
+    """Tagging of rows with one marked predicate each. The model and its folder are those of a tagger."""
 
     task_name = "roles"
     rows_class = RolesRows

@@ -1,6 +1,6 @@
-"""Rows and TaskOptions: the fields that every task has, for files of labelled rows and for what is learned from them.
+"""Rows and TaskOptions: the fields that every task has, for files of labelled rows and for training.
 
-A task extends both with the fields that mean something to it. Their docstrings are the help of the command line.
+A task extends both with its own fields. Their docstrings are the help of the command line.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _COLUMN = "column"
 
 
 def column() -> Any:
-    """A field that names a column of a table; None: the usual name is looked for."""
+    """A field that names a column of a table; None: one of the usual names."""
     return field(default=None, metadata={_COLUMN: True})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows(Config):
-    """Where labelled rows are.
+    """The files of labelled rows.
 
-    train          file of the rows to learn from; with a benchmark its folder
-    dev            file of the rows that decide; without any, a tenth of the training rows is held out
+    train          file of the training rows; with a benchmark its folder
+    dev            file of the rows that choose the best model; without it, a tenth of the training rows is held out
     test           file of the rows that are scored at the end
     benchmark      name of a public data set (`unmask.data.labelled.glue`): `train` is then its folder, as it is
                    distributed, with its dev rows and, where they have labels, its test rows
     encoding       of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
-    most           training rows to use, the first ones; None: all
-    length         longest sequence, in tokens; None: what is usual for the task, or what the model can take
-    allow_overlap  go on though many rows of `dev` are also in `train`
+    most           number of training rows to use, from the first; None: all
+    length         longest sequence, in tokens; None: the usual length of the task, or the longest of the model
+    allow_overlap  continue even if many rows of `dev` are also in `train`
     """
 
     train: Path | None = None
@@ -45,9 +45,9 @@ class Rows(Config):
     allow_overlap: bool = False
 
     LEARNING: ClassVar[tuple[str, ...]] = ("train", "dev", "test", "most", "allow_overlap")
-    """Fields that mean nothing where the rows of one file are scored."""
+    """Fields that have no effect where the rows of one file are scored."""
     BEFORE: ClassVar[dict[str, Any]] = {}
-    """Values that fields had, in effect, in runs which are older than the fields."""
+    """Field -> the value that runs from before the field had in effect."""
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ class Rows(Config):
         return tuple(f.name for f in fields(cls) if f.metadata.get(_COLUMN))
 
     def kept(self, data: Path) -> list[str]:
-        """Fields for which the run that made a folder is asked where its rows are scored: those that are not given.
-        Columns are asked for only where none is given, the format only where the name of the file does not tell."""
+        """Fields whose values come from the run of a folder where rows of the file `data` are scored: those that are
+        not given. Columns are among them only if none is given, the format only if the file's name does not show it."""
         kept = [f.name for f in fields(self) if f.name not in (*self.LEARNING, *self.columns(), "encoding", "format")]
         if not any(getattr(self, name) for name in self.columns()):
             kept += self.columns()
@@ -70,8 +70,8 @@ class Rows(Config):
 class TableRows(Rows):
     """Rows of tables.
 
-    format  tsv, csv, jsonl, json, parquet or conll, where a file's name does not tell
-    skip    leave damaged rows out; each is counted and the first are named
+    format  tsv, csv, jsonl, json, parquet or conll, if the name of the file does not show it
+    skip    leave damaged rows out; they are counted, and the first are named
     """
 
     format: str | None = None
@@ -82,7 +82,7 @@ class TableRows(Rows):
 class TextRows(TableRows):
     """Texts, or pairs of them, with a label.
 
-    text   column of the text, where it has not the usual name
+    text   column of the text, if it does not have the usual name
     pair   column of the second text of a pair
     label  column of the label
     """
@@ -94,7 +94,7 @@ class TextRows(TableRows):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions(Config):
-    """What is asked of a task besides its rows."""
+    """The options of a task besides its rows."""
 
     def check(self) -> None:
-        """Raises UnmaskError for a field that is set but means nothing beside the others, rather than ignore it."""
+        """Raises UnmaskError for a field that is set but has no effect with the values of the others."""

@@ -1,4 +1,4 @@
-"""Losses of sentence vectors: a score or a class for a pair, the right text among many, the nearer of two.
+"""Losses of sentence vectors: a score or a class for a pair, the matching text among many, the nearer of two.
 
 Shapes: R rows of a batch, N sequences (two or three of each row), D width, C classes.
 """
@@ -25,8 +25,8 @@ from unmask.tasks.labels import different, mean_cross_entropy
 from unmask.types import Head, Loss
 
 Kind = Literal["texts", "scores", "classes", "positives", "triplets"]
-"""What rows say: nothing; how similar two texts are; how two texts stand to each other, by name; that two texts belong
-together; that a text is nearer to one than to another."""
+"""The kind of rows: single texts without a label; pairs with a similarity score; pairs with a class; pairs that belong
+together; triplets whose first text is nearer to the second than to the third."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Vectors:
     """The sentence vectors of a batch.
 
     vectors  [N, D], those of a row one after the other
-    firsts   [R] ascending: which of them begins each row
-    values   [R] what the loss made of the labels of the rows
+    firsts   [R] ascending: index of the first vector of each row
+    values   [R] the labels of the rows, as `VectorLoss.value` gives them
     """
 
     vectors: Tensor
@@ -43,17 +43,18 @@ class Vectors:
     values: Tensor
 
     def columns(self, count: int) -> list[Tensor]:
-        """The first, second, … text of all rows, [R, D] each. Raises UnmaskError for rows of another size."""
+        """The vectors of the first, second, … texts of all rows, [R, D] each. Raises UnmaskError for rows with another
+        number of texts."""
         if len(self.vectors) != count * len(self.firsts):
             raise UnmaskError(f"This loss compares {count} texts of a row; some rows have more or fewer.")
         return [self.vectors[self.firsts + i] for i in range(count)]
 
 
 class VectorLoss(Protocol):
-    """What sentence vectors are trained by.
+    """A loss that trains sentence vectors.
 
-    heads   what it needs of the model, as `Objective.heads`; the encoder is saved without it
-    labels  class names, where it knows classes
+    heads   the heads that it needs, as `Objective.heads`; the encoder is saved without them
+    labels  class names, if it has classes
     """
 
     @property
@@ -63,7 +64,7 @@ class VectorLoss(Protocol):
     def labels(self) -> tuple[str, ...]: ...
 
     def value(self, row: Row) -> np.ndarray:
-        """The label of a row as the value [1] of its target; 0 where it has none."""
+        """The label of a row as the value [1] of its target; 0 for a row without a label."""
         ...
 
     def __call__(self, model: Model, batch: Vectors) -> Loss:
@@ -72,7 +73,7 @@ class VectorLoss(Protocol):
 
 
 class _Plain:
-    """A loss without parameters, which needs no label."""
+    """A loss without parameters and without labels."""
 
     heads: ClassVar[Mapping[str, Head]] = {}
     labels: ClassVar[tuple[str, ...]] = ()
@@ -85,7 +86,7 @@ class _Plain:
 class CosineRegression(_Plain):
     """Squared error of cos(u, v) against the score of a pair (Reimers & Gurevych 2019, section 3, "Regression").
 
-    low, high  the scores that become 0 and 1, as similar as a right angle and as the same text
+    low, high  the scores that become 0 and 1, the cosines of a right angle and of equal directions
     """
 
     low: float = 0.0
@@ -93,7 +94,7 @@ class CosineRegression(_Plain):
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise UnmaskError(f"Scores from {self.low:g} to {self.high:g} say nothing; two different ones are needed.")
+            raise UnmaskError(f"Scores from {self.low:g} to {self.high:g} are no range: two different ones are needed.")
 
     def value(self, row: Row) -> np.ndarray:
         if row.label and score(row.label) is None:
@@ -111,8 +112,8 @@ class CosineRegression(_Plain):
 @dataclass(frozen=True)
 class SoftmaxPairs:
     """Cross-entropy of softmax(W (u, v, |u - v|)) against the class of a pair, such as entailment (Reimers & Gurevych
-    2019, section 3, "Classification"). W is no part of the encoder; a run keeps it in a file of its own, to be
-    scored by (`pair_classes`)."""
+    2019, section 3, "Classification"). W is not part of the encoder; a run keeps it in a separate file, for scoring
+    (`pair_classes`)."""
 
     labels: tuple[str, ...]
 
@@ -129,24 +130,24 @@ class SoftmaxPairs:
         if row.label and score(row.label) is None:
             known = ", ".join(self.labels)
             raise UnmaskError(f"{row.place or 'A row'} has the label '{row.label}', which is not one of {known}.")
-        # Scores are for evaluation beside the classes; cross-entropy passes over -100, and so does this loss.
+        # Rows with scores are for evaluation only; like cross-entropy, this loss ignores the value -100.
         return np.array([-100 if row.label else 0])
 
     def __call__(self, model: Model, batch: Vectors) -> Loss:
-        """The metric `correct` counts the rows whose class is the likeliest."""
+        """The metric `correct` counts the rows whose class is the most likely."""
         first_RD, second_RD = batch.columns(2)
         logits_RC = self.logits(model, first_RD, second_RD)
         total = F.cross_entropy(logits_RC, batch.values, reduction="sum")
         return Loss(total, len(logits_RC), {"correct": (logits_RC.detach().argmax(-1) == batch.values).sum()})
 
     def logits(self, model: Model, first_RD: Tensor, second_RD: Tensor) -> Tensor:
-        """[R, C]"""
+        """Logits [R, C] of the classes of pairs."""
         features = torch.cat([first_RD, second_RD, (first_RD - second_RD).abs()], dim=-1)
         logits_RC: Tensor = model.heads["pairs"](features)
         return logits_RC.float()
 
     def judge(self, model: Model, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        """The metrics of the classes that the head gives to pairs of vectors [2, D]."""
+        """The metrics of the classes that the head predicts for pairs of vectors [2, D]."""
         pairs = torch.from_numpy(np.stack(answers)).to(model.device)
         with torch.no_grad():
             shares = self.logits(model, pairs[:, 0], pairs[:, 1]).softmax(-1).cpu().numpy()
@@ -159,20 +160,19 @@ class SoftmaxPairs:
 
 @dataclass(frozen=True)
 class InBatchNegatives(_Plain):
-    """Which text of the batch belongs to the first of each row? Cross-entropy over cosine similarities.
+    """Find the second text of each row among the texts of the batch: cross-entropy over cosine similarities.
 
-    The second texts of the other rows are the wrong ones (Henderson et al. 2017, section 4.4); third texts, where rows
-    have them, are wrong for every row (Gao et al. 2021, "SimCSE", equation 5). A batch is what one process holds at a
-    time: micro-batches and processes do not see each other's texts, and a text that is right for two rows of a batch
-    counts as wrong for each of them once.
+    The second texts of the other rows are the negatives (Henderson et al. 2017, section 4.4); third texts, if rows have
+    them, are negatives for every row (Gao et al. 2021, "SimCSE", equation 5). The batch is one micro-batch of one
+    process. A text that is the second of two rows in a batch is also a negative for each of them once.
 
-    scale  that similarities are multiplied by, 1 / temperature
+    scale  factor of the similarities, 1 / temperature
     """
 
     scale: float = 20.0
 
     def __call__(self, model: Model, batch: Vectors) -> Loss:
-        """The metric `correct` counts the rows whose own text is the most similar."""
+        """The metric `correct` counts the rows whose second text is the most similar."""
         if len(batch.vectors) < 2 * len(batch.firsts):
             raise UnmaskError("This loss compares 2 or more texts of a row; some rows have one.")
         rest = torch.ones(len(batch.vectors), dtype=torch.bool, device=batch.vectors.device)
@@ -180,15 +180,15 @@ class InBatchNegatives(_Plain):
         units = F.normalize(batch.vectors, dim=-1)
         candidates = torch.cat([units[batch.firsts + 1], units[rest]])
         logits = units[batch.firsts] @ candidates.T * self.scale
-        own = torch.arange(len(logits), device=logits.device)
-        total = F.cross_entropy(logits, own, reduction="sum")
-        return Loss(total, len(logits), {"correct": (logits.detach().argmax(-1) == own).sum()})
+        true_R = torch.arange(len(logits), device=logits.device)
+        total = F.cross_entropy(logits, true_R, reduction="sum")
+        return Loss(total, len(logits), {"correct": (logits.detach().argmax(-1) == true_R).sum()})
 
 
 @dataclass(frozen=True)
 class TripletLoss(_Plain):
     """max(0, |a - p| - |a - n| + margin) of the first, second and third text of a row, by Euclidean distance (Reimers &
-    Gurevych 2019, section 3, "Triplet", whose margin is 1). Vectors of length 1 want a smaller margin: 0.2, say."""
+    Gurevych 2019, section 3, "Triplet", whose margin is 1). Vectors of length 1 need a smaller margin, such as 0.2."""
 
     margin: float = 1.0
 
@@ -201,15 +201,15 @@ class TripletLoss(_Plain):
 
 
 SAID: Mapping[type, str] = {
-    CosineRegression: "cosine, which draws the similarity of a pair to its score",
-    SoftmaxPairs: "softmax, which tells the classes of pairs",
-    InBatchNegatives: "in-batch, which sets the second text of a row against those of the others",
-    TripletLoss: "triplet, which draws the second text nearer than the third",
+    CosineRegression: "cosine, which fits the similarity of a pair to its score",
+    SoftmaxPairs: "softmax, which classifies pairs",
+    InBatchNegatives: "in-batch, which finds the second text of a row among those of all rows",
+    TripletLoss: "triplet, which moves the second text nearer than the third",
 }
-"""What each loss does, in words."""
+"""A description of each loss, for messages."""
 
 NAMES = ("cosine", "softmax", "in-batch", "triplet")
-"""The losses, as they are called on a command line."""
+"""The names of the losses on the command line."""
 
 _USUAL: dict[Kind, str] = {
     "scores": "cosine",
@@ -226,11 +226,11 @@ _FITS: dict[str, frozenset[Kind]] = {
 
 
 def loss_for(rows: Sequence[Row], name: str | None = None) -> VectorLoss:
-    """The loss that suits training rows, or the one of NAMES that is asked for, with what it takes from the rows.
+    """The loss `name`, one of NAMES, or by default the one that suits the training rows; its settings come from them.
 
-    Scores give CosineRegression over their range (0 to 1 where they lie in it), class names SoftmaxPairs, pairs
-    without labels and triplets InBatchNegatives. Raises UnmaskError for rows that are no pairs, or that the loss which
-    is asked for cannot use.
+    By default scores have CosineRegression, over their range, or 0 to 1 if it holds them; class names SoftmaxPairs;
+    pairs without labels and triplets InBatchNegatives. Raises UnmaskError for single texts, and for rows that the named
+    loss cannot use.
     """
     kind = kind_of(rows)
     if kind == "texts":
@@ -250,9 +250,9 @@ def loss_for(rows: Sequence[Row], name: str | None = None) -> VectorLoss:
 
 
 def kind_of(rows: Sequence[Row], labels: Sequence[str] = ()) -> Kind:
-    """What rows say, by their texts and labels; `labels` are known names of classes, which may be numbers.
+    """The kind of rows, by their texts and labels; `labels` are known names of classes, which may be numbers.
 
-    Raises UnmaskError for no rows, and where a few rows say something else than the others.
+    Raises UnmaskError for no rows, and for rows of different kinds.
     """
     if not rows:
         raise UnmaskError("There are no rows to compare.")

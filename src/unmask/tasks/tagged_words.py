@@ -1,4 +1,4 @@
-"""Tagged words: what may be asked of a tagger, and its answer: words with their tags, and what those mark."""
+"""Tagged words: the inputs of a tagger, and its answers: words with their tags, and the spans that the tags mark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Answer = dict[str, Any]
 
 
 class SentenceForm(Form):
-    """A text, a list of words, or {"text"} or {"words"}; for semantic roles with "predicate", the number of the word,
-    from 0, whose arguments are asked for."""
+    """A text, a list of words, or {"text"} or {"words"}; for semantic roles with "predicate", the index of the word,
+    from 0, whose arguments are to be found."""
 
     known = frozenset({"text", "words"})
     wanted = object = lacking = "an object with words, or with text, and for semantic roles with predicate"
@@ -45,7 +45,7 @@ class SentenceForm(Form):
 
 
 def _predicate(values: Object, words: Sequence[str], place: str) -> int | None:
-    """The number of the word whose arguments are asked for, from 0; None where none are."""
+    """The index of the predicate among the words, from 0; None where there is none."""
     number = values.get("predicate")
     if number is None:
         return None
@@ -57,7 +57,7 @@ def _predicate(values: Object, words: Sequence[str], place: str) -> int | None:
 
 
 def tagged(row: Row, labels: Sequence[str], tags: Sequence[str], likely: Sequence[float]) -> Answer:
-    """The words of a row with their tags, each with its probability; and what those mark, if such are the labels."""
+    """The words of a row with their tags and probabilities; and the spans that the tags mark, if they are IOB tags."""
     words = [
         {"word": word, "tag": tag, "probability": p, "begin": begin, "end": end}
         for word, tag, p, (begin, end) in zip(row.words, tags, likely, places_of(row), strict=True)
@@ -71,27 +71,27 @@ def tagged(row: Row, labels: Sequence[str], tags: Sequence[str], likely: Sequenc
 
 
 def places_of(row: Row) -> list[tuple[int, int]]:
-    """Begin and end of each word of a row in its text, or where it has none, in its words with spaces between."""
+    """Begin and end of each word of a row in its text, or without a text in its words joined by spaces."""
     if row.text in ("", " ".join(row.words)):
         return locate(row.words)
     found, end = [], 0
     for word in row.words:
         begin = row.text.find(word, end)
         if begin < 0:
-            raise UnmaskError(f"{row.place}: the word '{word}' does not stand in the text behind the words before it.")
+            raise UnmaskError(f"{row.place}: the word '{word}' is not in the text after the words before it.")
         end = begin + len(word)
         found.append((begin, end))
     return found
 
 
 def locate(words: Sequence[str]) -> list[tuple[int, int]]:
-    """Begin and end of each word in the text that has one space between them."""
+    """Begin and end of each word in the text that joins the words with one space."""
     ends = np.cumsum([len(word) + 1 for word in words]).tolist()
     return [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
 
 
 def _marked(text: str, words: Sequence[Answer]) -> list[Answer]:
-    """What the tags of the words mark; it is as likely as all its tags together, were they independent."""
+    """The spans that the tags of the words mark; the probability of a span is the product of those of its tags."""
     found = []
     for first, end, kind in metrics.spans([word["tag"] for word in words]):
         inside = words[first:end]

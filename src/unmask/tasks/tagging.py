@@ -34,14 +34,14 @@ from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
 from unmask.tasks.written_tags import WrittenTags
 from unmask.types import Batch, Example, Head, Loss
 
-AT_ONCE = 64  # sentences that go through a CRF together: what is held grows with them times C * C
+AT_ONCE = 64  # sentences that go through a CRF together: memory grows with their number times C * C
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingRows(TableRows):
     """Sentences of tagged words.
 
-    text   column of the words, where it has not the usual name; in CoNLL its number
+    text   column of the words, if it does not have the usual name; in CoNLL its number
     label  column of the tags; in CoNLL its number
     """
 
@@ -51,9 +51,9 @@ class TaggingRows(TableRows):
 
 @dataclass(frozen=True, kw_only=True)
 class TagScoring(TaskOptions):
-    """What scores of tags depend on.
+    """Options for the scoring of tags.
 
-    scheme  tag sequences that are allowed: "auto" as the training rows have them, "any" does not restrict them
+    scheme  tag sequences that are allowed: "auto", those of the scheme of the training rows; "any", all
     """
 
     scheme: Literal["auto", "any"] = "auto"
@@ -61,9 +61,9 @@ class TagScoring(TaskOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class TaggingOptions(TagScoring, Weighing):
-    """What tags are learned with.
+    """Options for the training of a tagger.
 
-    crf  score whole sequences of tags with a linear-chain CRF on top (Lample et al. 2016)
+    crf  score whole sequences of tags with a linear-chain CRF (Lample et al. 2016)
     """
 
     crf: bool = False
@@ -71,10 +71,10 @@ class TaggingOptions(TagScoring, Weighing):
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a model with a CRF says of a sentence.
+    """The answer of a model with a CRF to a sentence.
 
     probabilities  [W, C] of each tag, given all words: the marginals of the CRF
-    best           [W] the tags of the most probable sequence, which need not be the likeliest tag of each word
+    best           [W] the tags of the most probable sequence, which may differ from the most likely tag of each word
     """
 
     probabilities: np.ndarray
@@ -82,26 +82,28 @@ class Chosen:
 
 
 Answer = np.ndarray | Chosen
-"""The answer to a sentence: probabilities [W, C], or with a CRF those and the best sequence."""
+"""The answer to a sentence: probabilities [W, C], or with a CRF also the best sequence."""
 
 
 class Tagging(Task):
-    """A tag for every word of a sentence: cross-entropy at the first piece of each (Devlin et al. 2018, section 5.3).
+    """Predict a tag for every word of a sentence: cross-entropy at the first piece of each word (Devlin et al. 2018,
+    section 5.3).
 
-    scheme    of the tags, where they mark spans (`scheme_of` tells): only legal sequences are answered, the most
-              probable one of each sentence; None: any sequence
-    crf       score whole sequences, with a linear-chain CRF over what the head says (Lample et al. 2016). The loss is
-              -log p of the tags of each sentence, summed; it still counts words, so its mean is in nats per word, and
-              smaller than the mean cross-entropy of the words, which `metrics` gives
-    weighing  how much each class, and what is right already, counts in the loss; without a CRF
+    scheme    scheme of the tags, if they mark spans (`scheme_of`): the answer is the most probable legal sequence of
+              each sentence; None: any sequence
+    crf       score whole sequences, with a linear-chain CRF over the outputs of the head (Lample et al. 2016). The loss
+              is -log p of the tags of each sentence, summed; it still counts words, so its mean is in nats per word,
+              and smaller than the mean cross-entropy of the words, which `metrics` gives
+    weighing  weights of classes in the loss, or the focal loss; None: plain cross-entropy. Not with a CRF
 
     A sentence that does not fit is split into windows that share some context; each word is answered once, in the
-    window where it stands furthest from an edge. A CRF is trained on each window's own words, but answers for the whole
-    sentence. Since windows begin and end within spans, training masks what may not follow what, answers also what may
-    not begin or end a sentence. Tags that the scheme does not allow, such as a stray I, are learned as it writes them.
+    window where it is furthest from an edge. A CRF is trained on the words that a window answers, but answers for the
+    whole sentence. Windows may begin and end within spans, so training forbids illegal transitions only; prediction
+    also forbids illegal tags at the begin and the end of a sentence. With a CRF, tags that the scheme does not allow,
+    such as a stray I, are converted to the scheme.
 
-    Where a row has a predicate, its pieces are segment 1 and all else is segment 0 (as Shi & Lin 2019, "Simple BERT
-    Models for Relation Extraction and Semantic Role Labeling", mark it for the model); windows without it have none.
+    The pieces of a row's predicate are segment 1, all others segment 0 (as in Shi & Lin 2019, "Simple BERT Models for
+    Relation Extraction and Semantic Role Labeling"); in windows without the predicate, all are segment 0.
     """
 
     task_name = name = "tagging"
@@ -143,8 +145,8 @@ class Tagging(Task):
     @classmethod
     def of_folder(cls, model: Model, labels: tuple[str, ...], settings: dict[str, Any]) -> Self:
         if settings.setdefault("crf", "crf" in model.heads) != ("crf" in model.heads):
-            has, said = ("a", "none") if "crf" in model.heads else ("no", "one")
-            raise UnmaskError(f"The model has {has} CRF, but config.json (unmask_task) speaks of {said}.")
+            has, other = ("a", "none") if "crf" in model.heads else ("no", "one")
+            raise UnmaskError(f"The model has {has} CRF, but config.json (unmask_task) names {other}.")
         return cls(labels, **settings)
 
     def __init__(
@@ -198,7 +200,7 @@ class Tagging(Task):
         return Encoded(examples, np.array(owners, np.int64), rows, length, split=split)
 
     def _values(self, row: Row) -> np.ndarray:
-        """[W] the tags to be learned; 0 where the row has none."""
+        """[W] the numbers of the target tags; 0 for a row without tags."""
         if not row.tags:
             return np.zeros(len(row.words), np.int64)
         values = np.array([label_id(self._ids, tag, row) for tag in row.tags], np.int64)
@@ -219,7 +221,7 @@ class Tagging(Task):
         target = batch.targets[self.name]
         if self.crf:
             emissions_MC = model.answer(self.name, hidden_BTD, target.places, batch).float()
-            # Where sequences are packed they do not stand in the order of the examples, but each is in one piece.
+            # Packed sequences are not in the order of the examples, but the targets of each are contiguous.
             _, lengths = sequence_of(batch, target.places).unique_consecutive(return_counts=True)
             inner = None if self._allowed is None else (self._allowed.between, None, None)
             likelihoods = self._chain(model, inner).log_likelihood(emissions_MC, target.values, lengths)
@@ -229,13 +231,13 @@ class Tagging(Task):
         return super().score(model, hidden_BTD, batch)
 
     def squash(self, logits: Tensor) -> Tensor:
-        """Probabilities; with a CRF the emissions as they are, since it needs those of the whole sentence."""
+        """Probabilities; with a CRF the unchanged emissions, because the CRF needs those of the whole sentence."""
         return logits if self.crf else super().squash(logits)
 
     def answer_all(self, model: Model, encoded: Encoded, pad: int) -> list[Any]:
         """For each row an array [W, C] of probabilities, or with a CRF `Chosen`.
 
-        Raises UnmaskError where rows have predicates but the model has no segment to mark them with.
+        Raises UnmaskError for rows with predicates where the model has no second segment to mark them.
         """
         check_segments(model, encoded.rows)
         answers = super().answer_all(model, encoded, pad)
@@ -257,11 +259,11 @@ class Tagging(Task):
         return found
 
     def _chain(self, model: Model, within: Sequence[Any] | None) -> LinearChainCRF:
-        """The CRF of the model, whose parameters it shares, within what is allowed."""
-        own = model.heads["crf"]
-        assert isinstance(own, LinearChainCRF)
+        """A CRF that shares the parameters of the model's CRF, restricted to the allowed sequences."""
+        crf = model.heads["crf"]
+        assert isinstance(crf, LinearChainCRF)
         chain = LinearChainCRF(len(self.labels), within).to(model.device)
-        chain.transitions, chain.begin, chain.end = own.transitions, own.begin, own.end
+        chain.transitions, chain.begin, chain.end = crf.transitions, crf.begin, crf.end
         return chain
 
     # -- answers
@@ -283,13 +285,14 @@ class Tagging(Task):
         return metrics.of_tags([[commonest] * len(row.tags) for row in rows], [row.tags for row in rows], self.labels)
 
     def is_collapsed(self, answers: Sequence[Answer], rows: Sequence[Row]) -> bool:
-        """Whether every word got the same tag, though they have several."""
-        said, true = ({tag for tags in both for tag in tags} for both in (self.decode(answers), (r.tags for r in rows)))
-        return len(said) == 1 and len(true) > 1
+        """Whether all words got the same tag, but have several."""
+        predicted = {tag for tags in self.decode(answers) for tag in tags}
+        true = {tag for row in rows for tag in row.tags}
+        return len(predicted) == 1 and len(true) > 1
 
     def decode(self, answers: Sequence[Answer]) -> list[list[str]]:
-        """The tags of each sentence: the most probable sequence of those that are legal, or without a scheme and a CRF
-        the likeliest tag of each word. Probabilities [W, C] from elsewhere are decoded without the CRF."""
+        """The tags of each sentence: the most probable legal sequence, or without a scheme and a CRF the most likely
+        tag of each word. Probabilities [W, C] from elsewhere are decoded without the CRF."""
         return [[self.labels[i] for i in path] for path in self._paths(answers)]
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
@@ -304,10 +307,10 @@ class Tagging(Task):
 
     def check_teachable(self) -> None:
         if self.crf:
-            raise UnmaskError("A CRF scores whole sequences of tags, which have no soft answers: distil without it.")
+            raise UnmaskError("A CRF scores whole sequences, without a distribution for each tag: distil without it.")
 
     def answer(self, row: Row, found: Answer) -> dict[str, Any]:
-        """The words with their tags, and what these mark (`tagged_words.tagged`)."""
+        """The words with their tags, and the spans that the tags mark (`tagged_words.tagged`)."""
         tags = self.decode([found])[0]
         likely = [float(p[self._ids[tag]]) for p, tag in zip(probabilities(found), tags, strict=True)]
         return tagged(row, self.labels, tags, likely)
@@ -321,7 +324,7 @@ class Tagging(Task):
         if self._allowed is None or not plain:
             paths = [answer.argmax(-1).tolist() for answer in plain]
         else:
-            # The floor keeps what is improbable above what is forbidden.
+            # The floor keeps the scores of improbable tags above those of forbidden ones.
             scores = np.log(np.maximum(np.concatenate(plain), np.finfo(np.float32).tiny))
             paths = best_paths(scores, [len(answer) for answer in plain], *forbidden(self._allowed))
         rest = iter(paths)
@@ -329,12 +332,12 @@ class Tagging(Task):
 
 
 def probabilities(answer: Answer) -> np.ndarray:
-    """[W, C] of each tag of each word, in the answer to a sentence."""
+    """The probabilities [W, C] in the answer to a sentence."""
     return answer.probabilities if isinstance(answer, Chosen) else answer
 
 
 def scheme_of(rows: Sequence[Row]) -> str | None:
-    """The scheme of the tags of some rows, those that are learned from; None where tags mark no spans.
+    """The scheme of the tags of training rows; None for tags that do not mark spans.
 
     Raises UnmaskError for tags of two schemes.
     """
@@ -342,21 +345,21 @@ def scheme_of(rows: Sequence[Row]) -> str | None:
 
 
 def needs_segments(rows: Sequence[Row]) -> bool:
-    """Whether a model must have two segments to read the rows, since some have a predicate to be marked."""
+    """Whether a model must have two segments to read the rows, because some have a predicate."""
     return any(row.predicate is not None for row in rows)
 
 
 def check_segments(model: Model, rows: Sequence[Row]) -> None:
-    """Raises UnmaskError where rows have predicates but the model has no second segment, as RoBERTa has none."""
+    """Raises UnmaskError for rows with predicates where the model has no second segment, such as a RoBERTa."""
     if needs_segments(rows) and model.config.segments < 2:
         raise UnmaskError(
-            "The rows mark a predicate, which takes a model with two segments, but this one has a single segment, as "
-            "RoBERTa has: start from a BERT."
+            "The rows mark a predicate, which needs a model with two segments, but this model has only one, as RoBERTa "
+            "has: start from a BERT."
         )
 
 
 def _predicate(row: Row) -> int:
-    """The number of the word to mark, -1 for none. Raises UnmaskError where there is no such word."""
+    """The index of the predicate among the words, -1 for none. Raises UnmaskError where there is no such word."""
     if row.predicate is None:
         return -1
     if not 0 <= row.predicate < len(row.words):
@@ -368,7 +371,7 @@ def _predicate(row: Row) -> int:
 
 
 def _is_legal(values: np.ndarray, rules: Allowed | None) -> bool:
-    """Whether a sentence may have these tags [W]."""
+    """Whether the rules allow these tags [W] of a sentence."""
     if rules is None or not len(values):
         return True
     between = rules.between[values[:-1], values[1:]]

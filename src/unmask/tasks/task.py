@@ -1,4 +1,4 @@
-"""Task: an objective that can also answer. It encodes labelled rows, answers them, and scores the answers.
+"""Task: an objective that also predicts. It encodes labelled rows, answers them, and scores the answers.
 
 Shapes: N examples, M targets, C outputs.
 """
@@ -39,34 +39,34 @@ Outcomes = Literal["one", "several", "score"]
 
 
 class Task(Objective):
-    """An objective with labelled rows: it reads and encodes them, answers them, scores and shows the answers.
+    """An objective with labelled rows: it reads, encodes and answers them, and scores and shows the answers.
 
-    task_name  on the command line, in run.json and results.json
-    name       of the head, the loss term and the target
-    outcomes   what the numbers of an answer are: probabilities that exclude each other, independent ones, or scores
-    row_class      what `encode` takes
-    rows_class     fields of its rows (a config); `read_rows` takes them
-    options_class  fields of what it is learned with; `learned` takes them
-    scoring_class  those of the options that also mean something where no model is trained
-    labels     class names in the order of the outputs; none where there are no classes
-    metric     decides which model is best, by default; higher is better
-    length     longest sequence that it is meant for, in tokens, where a folder remembers one
+    task_name  its name on the command line, in run.json and results.json
+    name       name of the head, the loss term and the target
+    outcomes   the meaning of the numbers of an answer: probabilities of exclusive classes, of independent ones, scores
+    row_class      class of the rows that `encode` takes
+    rows_class     config for reading rows, which `read_rows` takes
+    options_class  config of the training options, which `learned` takes
+    scoring_class  config of the options that also have an effect without training
+    labels     class names in the order of the outputs; empty without classes
+    metric     the metric that chooses the best model by default; higher is better
+    length     longest sequence that the task is meant for, in tokens, if the folder keeps one
     usual_length  longest sequence, in tokens, by default
-    reference  what `baseline` measures, in words
-    references_are  what `references` learn, in words
-    rows_are   what a file of its rows has, in words
-    one_label  whether each row has one label, so that classes can be drawn alike
+    reference  description of `baseline`
+    references_are  description of `references`
+    rows_are   description of the rows in a file
+    one_label  whether each row has one label, so that rows can be sampled evenly by class
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
-    folders    whether its rows may be a folder, too
-    form       what may be asked of it
-    written    the same as texts that a T5 writes; None: it does not
-    prompting  the same as texts that a language model continues with; None: it cannot be put so
-    panel      of the page, that asks and shows it (page/answers.js)
-    gives      what it answers, in words, for a list of models
+    folders    whether its rows may also be a folder
+    form       the inputs that it answers
+    written    the task as texts that a T5 writes; None: not supported
+    prompting  the task as prompts for a language model; None: not supported
+    panel      the panel of the page for its inputs and answers (page/answers.js)
+    gives      description of its answers, for a list of models
 
-    The answer to a row is an array [1, C] for a text or a pair, [W, C] for the W words of a sentence, and what
-    `merge` makes of the examples of a row elsewhere.
+    The answer to a row is an array: [1, C] for a text or a pair, [W, C] for the W words of a sentence. For other rows
+    it is the result of `merge`.
     """
 
     task_name: ClassVar[str]
@@ -96,7 +96,7 @@ class Task(Objective):
         if cls.written is not None and "written" in vars(cls):
             cls.written.task = cls
 
-    # -- rows and what is learned from them
+    # -- rows and training
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
@@ -105,7 +105,7 @@ class Task(Objective):
 
     @classmethod
     def owns(cls, path: Path) -> bool:
-        """Whether a file holds rows of this task and of no other one, whatever it is read as."""
+        """Whether a file holds rows of this task and of no other, whatever its format."""
         return False
 
     @classmethod
@@ -120,14 +120,14 @@ class Task(Objective):
 
     @classmethod
     def metric_of(cls, benchmark: Benchmark) -> str | None:
-        """The metric that decides where the rows are those of a public data set."""
+        """The metric that chooses the best model on the rows of a public data set."""
         return benchmark.metrics[0]
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        """The task that the training rows ask for; the other sets must fit it.
+        """The task for the training rows; the other sets must fit it.
 
-        held_out  the dev rows were taken from the training rows, and may have labels that only they have
+        held_out  whether the dev rows were taken from the training rows, so that they may have labels of their own
 
         Raises UnmaskError for rows that cannot be learned from, such as those of a single class.
         """
@@ -135,7 +135,7 @@ class Task(Objective):
 
     @classmethod
     def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        """The same where plain references alone are scored (`references`)."""
+        """As `learned`, where only plain references are scored (`references`)."""
         return cls.learned(sets, options, say, held_out=held_out)
 
     @classmethod
@@ -149,50 +149,50 @@ class Task(Objective):
 
     @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
-        """What the rows are encoded by: the tokenizer of a folder. A task whose rows are no texts takes its processor.
+        """The processor that encodes the rows: the tokenizer of a folder, or another processor for rows without texts.
 
-        Raises UnmaskError, in which `owner` lacks it, where there is none.
+        Raises UnmaskError about `owner` where the folder has none.
         """
         tokenizer: Processor[Any] = loaded.require_tokenizer(owner)
         return tokenizer
 
     @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
-        """Whether a folder with these heads and settings answers as this task does."""
+        """Whether a folder with these heads and settings was fine-tuned for this task."""
         return cls.name in heads
 
     @classmethod
     def of_folder(cls, model: Model, labels: tuple[str, ...], settings: dict[str, Any]) -> Self:
-        """The task of a folder, from what it remembers. Raises UnmaskError where that does not fit its model."""
+        """The task of a folder, from its settings. Raises UnmaskError for settings that do not fit the model."""
         return cls(*([labels] if labels else []), **settings)
 
     @classmethod
     def of_labels(cls, labels: Sequence[str]) -> Self:
-        """The task with usual settings."""
+        """The task with default settings."""
         return cls(*([tuple(labels)] if "labels" in get_type_hints(cls.__init__) else []))
 
     def save_beside(self, folder: Path, model: Model) -> None:
-        """Write what belongs to a folder besides the model itself."""
+        """Write files of the task into a folder, beside those of the model."""
 
     # -- the model
 
     def encode(self, rows: Sequence[Row], processor: Any, length: int) -> Encoded:
-        """Sequences of at most `length` tokens. A row without a label has a target too: a place to answer at.
+        """Sequences of at most `length` tokens. A row without a label has a target too, whose place is answered.
 
-        processor  what `processor_of` gives
+        processor  as `processor_of` returns it
         """
         raise NotImplementedError
 
     def squash(self, logits: Tensor) -> Tensor:
-        """What a head says [M, C] -> what is answered [M, C]: probabilities, or scores as they are."""
+        """Outputs of the head [M, C] -> answers [M, C]: probabilities, or unchanged scores."""
         return logits.softmax(-1)
 
     def places(self, batch: Batch) -> Tensor:
-        """The flat places [M] that the head answers at."""
+        """The flat places [M] at which the head answers."""
         return batch.targets[self.name].places
 
     def answers(self, model: Model, batch: Batch) -> list[np.ndarray]:
-        """Answers [M, C] of each example, in the order of the examples, wherever packing put them."""
+        """Answers [M, C] of each example, in the order of the examples, however they are packed."""
         places = self.places(batch)
         answers = self.squash(model.answer(self.name, model(batch), places, batch).float()).detach().cpu().numpy()
         owners = sequence_of(batch, places).cpu().numpy()
@@ -215,19 +215,19 @@ class Task(Objective):
         return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
-        """The metrics of what the model answers to rows that have labels."""
+        """The metrics of the model's answers to labelled rows."""
         return self.judge(model, self.answer_all(model, encoded, pad), encoded.rows)
 
     def judge(self, model: Model, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
-        """The metrics of answers that the model gave, also where those of its vectors need one of its heads."""
+        """The metrics of the model's answers. A task whose metrics need a head of the model overrides this."""
         return self.metrics(answers, rows)
 
     def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
-        """Name -> value over all rows; `loss` is the mean one, in nats for classes."""
+        """Name -> value over all rows; `loss` is the mean loss, in nats for classes."""
         raise NotImplementedError
 
     def report(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-        """Class -> precision, recall, f1, support; empty where there are no classes."""
+        """Class -> precision, recall, f1, support; empty without classes."""
         return {}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
@@ -235,21 +235,21 @@ class Task(Objective):
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """What a folder must remember, besides its head and labels, for the task to answer alike: JSON values."""
+        """The settings that a folder must keep, besides its head and labels, for the same answers: JSON values."""
         return {}
 
     def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        """Whether all rows, or words, got one answer, though they ask for several, as from a model that learned only
-        how often labels are."""
+        """Whether all rows, or words, got the same answer although their labels differ, as from a model that learned
+        only the frequencies of labels."""
         return False
 
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
-        """Choose, on the answers to dev rows, what is not a weight of the model: a threshold. Most tasks have none."""
+        """Set a threshold by the answers to dev rows. Most tasks have none."""
 
     # -- scores of other rows
 
     def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> Task:
-        """The task that scores the rows of a file for a folder: itself, unless they ask for another one."""
+        """The task that scores the rows of a file for a folder: this one, unless the rows need another."""
         return self
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
@@ -258,62 +258,62 @@ class Task(Objective):
         return rows
 
     def doubting(self, threshold: float) -> Task:
-        """The task, answering nothing above a threshold. Raises UnmaskError for one that always answers."""
+        """The task with no answer above a threshold of doubt. Raises UnmaskError for a task that always answers."""
         raise UnmaskError("Only models that answer questions about a context can say that there is no answer.")
 
     @property
     def notice(self) -> str:
-        """One sentence on what its scores are of; mostly none."""
+        """One sentence on how the scores are computed; empty for most tasks."""
         return ""
 
     def advice(self, scores: Mapping[str, float]) -> str:
-        """One sentence on how to do better than these scores; mostly none."""
+        """One sentence on how to improve these scores; empty for most tasks."""
         return ""
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
-        """Name of a plain reference -> what learns it from the training rows."""
+        """Name of a plain reference -> a function that trains it on the training rows and returns its scores."""
         return {}
 
     # -- a teacher
 
     def check_teachable(self) -> None:
-        """Raises UnmaskError where the answers of a teacher cannot be softened."""
+        """Raises UnmaskError for a task without probabilities of a teacher to soften."""
 
-    def divergence(self, said_MC: Tensor, taught_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
-        """How far what a student's head says is from what a teacher's says, summed: T^2 KL(teacher || student) of
-        both, softened by the temperature T (Hinton et al. 2015, section 2)."""
-        said, taught = (self.log_probabilities(x / temperature, batch) for x in (said_MC, taught_MC))
-        # The gradient of what is softened shrinks with T^2.
-        return temperature**2 * F.kl_div(said, taught, reduction="sum", log_target=True)
+    def divergence(self, student_MC: Tensor, teacher_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
+        """T^2 KL(teacher || student) of the outputs of both heads, softened by the temperature T and summed (Hinton et
+        al. 2015, section 2)."""
+        student, teacher = (self.log_probabilities(x / temperature, batch) for x in (student_MC, teacher_MC))
+        # T^2 makes up for the gradients, which shrink by it.
+        return temperature**2 * F.kl_div(student, teacher, reduction="sum", log_target=True)
 
     def log_probabilities(self, logits_MC: Tensor, batch: Batch) -> Tensor:
-        """Of each outcome among those that exclude each other."""
+        """The log probabilities [M, C] of outputs that exclude each other."""
         return logits_MC.log_softmax(-1)
 
     # -- answers
 
     def answer(self, row: Row, found: Any) -> dict[str, Any]:
-        """The answer to a row (`answer_all`) by the names of labels, as plain JSON values."""
+        """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
-        """An answer as a person reads it on a terminal; `text` is what was asked, with a note where it was cut."""
+        """An answer for a terminal; `text` is the input, with a note if it was cut."""
         return "  ".join([*(str(value) for name, value in answer.items() if name not in ("id", "cut")), text])
 
     @classmethod
     def query(cls, row: Row) -> str:
-        """What a person sees of a row that was read from a file."""
+        """The text that is shown for a row of a file."""
         return row.pair or row.text
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
-        """The rows of a file in a format of the task, labels left out; None for a file that is read line by line."""
+        """The rows of a file in a format of the task, without labels; None for a file that is read line by line."""
         return None
 
 
 def sequence_of(batch: Batch, places: Tensor) -> Tensor:
-    """Which sequence of the batch, in the order of its examples, each flat place [M] belongs to: [M] int64."""
+    """[M] int64: the sequence, by the order of the examples, to which each flat place [M] of the batch belongs."""
     if batch.starts is None:
         raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
     order = batch.starts.argsort()
@@ -322,7 +322,7 @@ def sequence_of(batch: Batch, places: Tensor) -> Tensor:
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the mode that the model was in comes back afterwards."""
+    """Evaluation mode without gradients; the model's previous mode is restored afterwards."""
     training = model.training
     if training:
         model.eval()
@@ -335,8 +335,10 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
-    """[M, C]: for each output, the log of the softmax over the places of the same group. There are at most M groups,
-    numbered from 0."""
+    """[M, C]: for each output, the log-softmax over the places of the same group.
+
+    group_M  number of each place's group, from 0 to at most M - 1
+    """
     index_MC = group_M[:, None].expand_as(logits_MC)
     lowest = torch.full_like(logits_MC, -torch.inf)
     top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
@@ -346,5 +348,5 @@ def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
 
 
 def doubting(task: Task | None, threshold: float) -> Task:
-    """The task, answering nothing above a threshold. Raises UnmaskError for one that always answers, or none."""
+    """The task with no answer above a threshold. Raises UnmaskError for None, and for a task that always answers."""
     return (task or Task()).doubting(threshold)

@@ -1,4 +1,4 @@
-"""Text-to-text: which tasks a T5 answers in writing, what a folder remembers of one, and what it cannot write."""
+"""Text-to-text: the tasks that a T5 answers in writing, their settings in a folder, and labels that it cannot write."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMEMBERED = "written"
 
 @dataclass(frozen=True, kw_only=True)
 class Remembered(Config):
-    """What a folder remembers of a task: `Written.settings`."""
+    """The settings of a task in a folder: `Written.settings`."""
 
     family: str = ""
     name: str = ""
@@ -30,16 +30,16 @@ class Remembered(Config):
 
 
 def writing(task: str) -> type[Written]:
-    """The written form of a task. Raises UnmaskError for one that is not answered in words here."""
+    """The written form of a task. Raises UnmaskError for a task without one."""
     written = task_named(task).written
     if written is None:
         known = ", ".join(name for name, kind in TASKS.items() if kind.written is not None)
-        raise UnmaskError(f"A T5 answers --task {known} in words; {task} is for encoders.")
+        raise UnmaskError(f"A T5 answers --task {known} in writing; {task} is for encoders.")
     return written
 
 
 def written_task(task: str, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Written:
-    """A task of the toolkit as text. Raises UnmaskError for one that is not answered in words here."""
+    """The written form of a task, from training rows. Raises UnmaskError for a task without one."""
     return writing(task).learned(name, train, labels)
 
 
@@ -58,12 +58,12 @@ def remembered(settings: Mapping[str, Any]) -> Written | None:
         raise UnmaskError(f"{place} is damaged: {problem}") from None
     kind = TASKS[task.family].written if task.family in TASKS else None
     if kind is None or not math.isfinite(task.mean):
-        raise UnmaskError(f"{place} is damaged: it is none that is answered in words, or has no mean score.")
+        raise UnmaskError(f"{place} is damaged: it is not a task that a T5 writes, or its mean score is not finite.")
     return kind(task.name, task.labels, task.mean)
 
 
 def check_written(labels: Sequence[str], tokenizer: Tokenizer, folder: Path | str) -> None:
-    """Raises UnmaskError where a vocabulary cannot write a label, or writes two alike: no answer could be right."""
+    """Raises UnmaskError for a vocabulary that cannot write a label, or that writes two labels in the same way."""
     written = {label: tokenizer.target.decode(tokenizer.target.ids([label])[0]) for label in labels}
     for label, text in written.items():
         if squeezed(text) != squeezed(label):
@@ -74,9 +74,9 @@ def check_written(labels: Sequence[str], tokenizer: Tokenizer, folder: Path | st
     groups: dict[str, list[str]] = {}
     for label in written:
         groups.setdefault(squeezed(label), []).append(label)
-    for alike in groups.values():  # but for capitals and spaces
+    for alike in groups.values():  # equal except for capitals and spaces
         if len(alike) > 1 and any(written[label] != label for label in alike):
             raise UnmaskError(
-                f"The vocabulary of {folder} does not tell the labels '{alike[0]}' and '{alike[1]}' apart: call one of "
-                "them otherwise in the files."
+                f"The vocabulary of {folder} does not tell the labels '{alike[0]}' and '{alike[1]}' apart: rename one "
+                "of them in the files."
             )

@@ -1,4 +1,4 @@
-"""Tasks that answer once for a text or a pair of texts, at its [CLS]: what they share."""
+"""TextTask: the base of tasks with one answer for a text or a pair of texts, at its [CLS]."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TextOptions(TaskOptions):
 
 
 class TextTask(Task):
-    """A task that answers once for a text or a pair, at its [CLS] (Devlin et al. 2018, section 4.1).
+    """A task with one answer for a text or a pair, at its [CLS] (Devlin et al. 2018, section 4.1).
 
-    long  what becomes of texts that do not fit; windows are trained on one by one, and their answers are averaged, or
-          the largest of each output taken
+    long  treatment of texts that do not fit; windows are trained on separately, and the answer is the mean or the
+          maximum of each output over the windows
     """
 
     single_or_pairs = True
@@ -59,11 +59,11 @@ class TextTask(Task):
         return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(cut), split=split)
 
     def value(self, row: Row) -> np.ndarray:
-        """The label of a row as the values of its target; 0 where it has none."""
+        """The label of a row as the values of its target; 0 for a row without a label."""
         raise NotImplementedError
 
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Any:
-        """[1, C]: of several windows their mean, or the largest of each output."""
+        """[1, C]: the mean, or the maximum, of each output over the windows of a row."""
         found = np.concatenate(parts)
         if len(found) == 1:
             return found
@@ -71,7 +71,7 @@ class TextTask(Task):
         return self.normalise(merged)
 
     def normalise(self, answer: np.ndarray) -> np.ndarray:
-        """The largest outputs over windows as an answer again [1, C]."""
+        """Make an answer [1, C] of the merged outputs of windows, such as probabilities that sum to 1."""
         return answer
 
     def settings(self) -> dict[str, Any]:

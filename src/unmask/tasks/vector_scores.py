@@ -1,4 +1,4 @@
-"""Scores of sentence vectors: how near the texts of rows lie to each other.
+"""Scores of sentence vectors: the similarity of the texts of rows.
 
 Shapes: N vectors, D width; R labelled rows, E texts of them.
 """
@@ -15,20 +15,25 @@ from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.tasks.similarity import Kind, score
 
-QUERIES = 1_024  # that are compared with all candidates at a time
+QUERIES = 1_024  # number that is compared with all candidates at a time
 
 
 def cosines(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
-    """The cosine [N] of each vector and the one beside it; one of length 0 is like none."""
+    """The cosine [N] of vectors in the same row; that of a vector of length 0 is 0."""
     return _products(units(first_ND), units(second_ND))
 
 
 def of_similarity(units_ED: Any, rows: Sequence[Row], kind: Kind) -> dict[str, float]:
-    """The metrics of the texts of rows as vectors of length 1, one after the other: an array or a sparse one."""
+    """The metrics of rows by the vectors of their texts.
+
+    units_ED  [E, D] vectors of length 1 of all texts, row by row; an array or a sparse array
+
+    Raises UnmaskError for rows of one text and for pairs with classes.
+    """
     sizes = np.array([len(row.texts) for row in rows])
     firsts = np.cumsum(sizes) - sizes
     if kind == "texts":
-        raise UnmaskError("Rows of one text say nothing of similarity; evaluate on pairs or triplets.")
+        raise UnmaskError("Rows of one text have no similarity to score; evaluate on pairs or triplets.")
     if kind == "classes":
         raise UnmaskError(
             f"{rows[0].place or 'A row'} has the class '{rows[0].label}', and vectors have no head for classes: "
@@ -47,10 +52,10 @@ def of_similarity(units_ED: Any, rows: Sequence[Row], kind: Kind) -> dict[str, f
 
 
 def _ranks(units_ED: Any, rows: Sequence[Row], firsts: np.ndarray) -> np.ndarray:
-    """The rank [R], from 1, of each row's second text among all that are not first.
+    """The rank [R], from 1, of each row's second text among the second and third texts of all rows.
 
-    A text that stands in several rows is one candidate, and other texts that are right for the same first text are
-    not counted as wrong.
+    A text of several rows is one candidate. Other second texts of the same first text are left out, so that they do
+    not count as errors.
     """
     numbers: dict[str, int] = {}
     places: list[int] = []
@@ -76,7 +81,7 @@ def _ranks(units_ED: Any, rows: Sequence[Row], firsts: np.ndarray) -> np.ndarray
 
 
 def bags(rows: Sequence[Row], train: Sequence[Row]) -> Any:
-    """The texts of rows by TF-IDF [E, words], sparse, of length 1 or 0."""
+    """The TF-IDF vectors [E, words] of the texts of rows, sparse, of length 1 or 0; frequencies from `train`."""
     from scipy.sparse import csr_array
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -86,12 +91,12 @@ def bags(rows: Sequence[Row], train: Sequence[Row]) -> Any:
 
 
 def units(vectors_ND: np.ndarray) -> np.ndarray:
-    """Scaled to length 1."""
+    """The vectors scaled to length 1; a vector of length 0 stays."""
     return vectors_ND / np.maximum(np.linalg.norm(vectors_ND, axis=1, keepdims=True), 1e-12)
 
 
 def _products(first: Any, second: Any) -> np.ndarray:
-    """The product of each vector with the one beside it."""
+    """The dot product [N] of vectors in the same row."""
     return np.asarray((first * second).sum(axis=1))
 
 

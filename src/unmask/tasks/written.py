@@ -1,4 +1,4 @@
-"""Written: labelled rows as pairs of texts; a T5 writes the second (Raffel et al. 2020, section 2.4)."""
+"""Written: labelled rows as pairs of an input text and a target text, for a T5 (Raffel et al. 2020, section 2.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unmask.data.text.tokenizer import Tokenizer, shorten
 if TYPE_CHECKING:
     from unmask.tasks.task import Task
 
-STEP = 0.2  # what scores are rounded to, so that they are words (section 2.4, on STS-B)
+STEP = 0.2  # scores are rounded to multiples of it, so that they are few words (section 2.4, on STS-B)
 FIELDS = {"qqp": ("question1", "question2"), "qnli": ("question", "sentence")}
 WORDS = {
     "sst2": {"0": "negative", "1": "positive"},
@@ -32,11 +32,11 @@ WORDS = {
 """Labels that are numbers in the files, as words (appendix D)."""
 CHOICE = re.compile(r"choice([0-9]{1,6})")
 NOTHING = "no answer"
-"""What is written where the context does not answer the question (SQuAD 2.0), which the paper's tasks do not have."""
+"""The target where the context does not answer the question (SQuAD 2.0), which the paper's tasks do not have."""
 
 
 class Wrote(NamedTuple):
-    """A text as it was written: its tokens with the probability of each, given those before."""
+    """A text that a model wrote: its tokens, with the probability of each given those before it."""
 
     text: str
     pieces: Sequence[str]
@@ -48,17 +48,17 @@ class Wrote(NamedTuple):
 
 
 class Written:
-    """Labels, written as words: classification. `learned` makes one from training rows.
+    """The written form of classification: labels as words. `learned` makes one from training rows.
 
-    name    what stands before each text, such as "sst2"
-    labels  as they are written
-    mean    of the scores of the training rows
+    name    prefix of each input, such as "sst2"
+    labels  labels as target texts
+    mean    mean score of the training rows
     task    the task that this is the written form of; the task sets it
-    scoring fields of the options of that task with which its plain references are scored beside what is written
-    metric  what decides which weights are kept, where nothing else is said
-    length  longest text in tokens, where nothing else is said; None: as for encoders
+    scoring fields of the options of that task with which its plain references are scored, for a fair comparison
+    metric  the metric that chooses the best weights by default
+    length  longest text in tokens, by default; None: as for encoders
 
-    `answers` are texts as they were written, one for each part of each row, in order.
+    `answers` are the texts that a model wrote, one for each part of each row, in order.
     """
 
     task: ClassVar[type[Task]]
@@ -71,21 +71,21 @@ class Written:
 
     @classmethod
     def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
-        """The task of some training rows; `labels` as the files have them, in their order, None: those of `train`."""
+        """The task of some training rows; `labels` as the files have them, in order; None: those of `train`."""
         known = dataset.ordered({row.label for row in train}) if labels is None else labels
         task = cls(name)
         return cls(name, [task.word(label) for label in known])
 
     @classmethod
     def check_vocabulary(cls, tokenizer: Tokenizer, folder: Path | str) -> None:
-        """Raises UnmaskError for a vocabulary that lacks what answers are told apart by."""
+        """Raises UnmaskError for a vocabulary without the tokens that this form needs."""
 
     def settings(self) -> dict[str, Any]:
-        """What a folder remembers of it, for `remembered`."""
+        """The settings that a folder keeps, for `text_to_text.remembered`."""
         return {"family": self.task.task_name, "name": self.name, "labels": list(self.labels), "mean": self.mean}
 
     def source(self, row: Row) -> str:
-        """sst2 sentence: … or mrpc sentence1: … sentence2: …"""
+        """The input text: sst2 sentence: … or mrpc sentence1: … sentence2: …"""
         if row.pair is None:
             return f"{self.name} sentence: {row.text}"
         first, second = self._fields
@@ -96,8 +96,8 @@ class Written:
         return FIELDS.get(self.name, ("sentence1", "sentence2"))
 
     def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
-        """At most `room` of the ids [T] of what is read of a row: as for encoders, the longer text loses its end. None
-        where what is to be written would no longer be right."""
+        """At most `room` of the ids [T] of a row's input: as for encoders, the longer text loses its end. None where
+        the target would no longer be correct."""
         names = tokenizer.ids([self.source(replace(row, text="", pair=row.pair and ""))])[0]
         if 2 * len(names) > room:  # no text would be left, or not its name
             return None
@@ -105,47 +105,49 @@ class Written:
         return _without_ends(ids, second, *shorten([len(ids) - second, second], room))
 
     def target(self, row: Row) -> str:
-        """The label as text."""
+        """The target text of a row."""
         return self.word(row.label)
 
     def word(self, label: str) -> str:
-        """A label as it is written."""
+        """A label of the files as a target text."""
         return WORDS.get(self.name, {}).get(label, label)
 
     def fixed(self, rows: Sequence[Row]) -> Sequence[str]:
-        """Texts that are asked for whatever is read: a vocabulary that cannot write them learns nothing."""
+        """Target texts that do not depend on the input, which the vocabulary must be able to write."""
         return self.labels
 
     def longest(self, lengths: Sequence[int], tokenizer: Tokenizer) -> tuple[int, float | None]:
-        """How many tokens may be written, and how many times those that are read, if that limits them; `lengths` are
-        those of the targets of the training rows, with their end."""
+        """The most tokens to write, and the most for each input token (None: no such limit).
+
+        lengths  lengths of the targets of the training rows, with their end
+        """
         return max(lengths) + 1, None
 
     def sources(self, row: Row) -> list[str]:
-        """What is read of a row, which may have no label."""
+        """The input texts of a row, which may have no label."""
         return [self.source(row)]
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
-        """What is read of a row and what is to be written: one pair of texts, where it need not be split."""
+        """The (input, target) pairs of a row: one, unless the row must be split."""
         return [(self.source(row), self.target(row))]
 
     def pairs(self, rows: Dataset) -> Bitext:
-        """What is read and what is to be written, for every part of every row."""
+        """The inputs and targets of all parts of all rows."""
         found = [(number, *part) for number, row in enumerate(rows) for part in self.parts(row)]
         numbers, sources, targets = map(list, zip(*found, strict=True))
         return Bitext(sources, targets, Report(str(rows.path), len(rows)), numbers)
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-        """The metrics of the task; `answered` is the share of answers that are such as the task asks for."""
-        said, true = self._ids(answers), self._ids([self.target(row) for row in rows])
-        return {**metrics.of_classes(said, true, self.labels), "answered": float((said < len(self.labels)).mean())}
+        """The metrics of the task; `answered` is the share of answers that are valid for the task."""
+        found, true = self._ids(answers), self._ids([self.target(row) for row in rows])
+        return {**metrics.of_classes(found, true, self.labels), "answered": float((found < len(self.labels)).mean())}
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-        """Label -> precision, recall, f1 and support; nothing where there are no labels."""
+        """Label -> precision, recall, f1 and support; empty without labels."""
         return metrics.per_class(self._ids(answers), self._ids([self.target(row) for row in rows]), self.labels)
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
-        """The rows with labels as they are written. Raises UnmaskError for one that `owner` does not know."""
+        """The rows with labels as target texts. Raises UnmaskError for a label that `owner` does not know."""
         as_written = tuple(replace(row, label=self.word(row.label)) for row in rows)
         return self.plain().named(replace(rows, rows=as_written), owner)
 
@@ -154,26 +156,27 @@ class Written:
         return self.task.of_labels(self.labels)
 
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
-        """The answer to a row from the outputs of its parts, in the form of the task's own. Its probability is the
-        product over all tokens. A text that is no answer has "answered": False, and takes the place of the answer."""
+        """The answer to a row from the outputs of its parts, in the form of `Task.answer`. Its probability is the
+        product over all tokens. For an invalid text, the text is the answer, with "answered": False."""
         text, likely = wrote[0].text, {"probability": wrote[0].probability}
         label = self.label(text)
         return {"label": text, **likely, "answered": False} if label is None else {"label": label, **likely}
 
     def label(self, answer: str) -> str | None:
-        """The label that a text is; None for another text."""
+        """The label that a text names; None for another text."""
         (number,) = self._ids([answer])
         return self.labels[number] if number < len(self.labels) else None
 
     def _ids(self, answers: Sequence[str]) -> np.ndarray:
-        """[N] numbers of labels, whatever their case and spaces; of a text that is none of them, the one behind all."""
+        """[N] numbers of labels, whatever their case and spaces; for another text the number of labels."""
         ids: dict[str, int] = {label: i for i, label in enumerate(self.labels)}
         folded = {squeezed(label): i for label, i in ids.items()}
         return np.array([ids.get(answer, folded.get(squeezed(answer), len(ids))) for answer in answers])
 
 
 class WrittenScores(Written):
-    """Numbers, written to the nearest fifth. One that cannot be read counts as the mean of the training rows."""
+    """The written form of regression: numbers, rounded to a fifth. A text that is not a number counts as the mean of
+    the training rows."""
 
     metric = "pearson"
 
@@ -189,8 +192,8 @@ class WrittenScores(Written):
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         numbers = [self.number(answer) for answer in answers]
-        said = np.array([self.mean if number is None else number for number in numbers])
-        found = metrics.of_scores(said, np.array([float(row.label) for row in rows]))
+        predicted = np.array([self.mean if number is None else number for number in numbers])
+        found = metrics.of_scores(predicted, np.array([float(row.label) for row in rows]))
         return {**found, "answered": float(np.mean([number is not None for number in numbers]))}
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
@@ -205,7 +208,7 @@ class WrittenScores(Written):
         return {"score": self.mean, **odd(text)} if number is None else {"score": number, **probability_of(wrote)}
 
     def number(self, answer: str) -> float | None:
-        """The number that a text is; None for another text."""
+        """The number that a text states; None for another text."""
         try:
             number = float(answer.replace(" ", ""))
         except ValueError:
@@ -214,7 +217,7 @@ class WrittenScores(Written):
 
 
 class WrittenAnswers(Written):
-    """Answers to questions, written as they stand in the context: the first annotated one, or that there is none."""
+    """The written form of question answering: the first annotated answer, as in the context, or "no answer"."""
 
     metric = "f1"
 
@@ -223,7 +226,7 @@ class WrittenAnswers(Written):
         return cls(name)
 
     def source(self, row: Row) -> str:
-        """squad question: … context: … (appendix D.15)"""
+        """The input text: squad question: … context: … (appendix D.15)"""
         return f"{self.name} question: {row.text} context: {row.pair}"
 
     def shortened(self, row: Row, ids: np.ndarray, room: int, tokenizer: Tokenizer) -> np.ndarray | None:
@@ -242,9 +245,9 @@ class WrittenAnswers(Written):
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         questions = [replace(row, id=str(i)) for i, row in enumerate(rows) if isinstance(row, Question)]
-        said = {str(i): "" if self.nothing(answer) else answer for i, answer in enumerate(answers)}
-        stands = [squeezed(said[q.id]) in squeezed(q.pair or "") for q in questions]
-        return {**metrics.of_answers(said, questions), "answered": float(np.mean(stands))}
+        texts = {str(i): "" if self.nothing(answer) else answer for i, answer in enumerate(answers)}
+        inside = [squeezed(texts[q.id]) in squeezed(q.pair or "") for q in questions]
+        return {**metrics.of_answers(texts, questions), "answered": float(np.mean(inside))}
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
@@ -253,7 +256,7 @@ class WrittenAnswers(Written):
         return rows
 
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
-        """The answer to a question, and where it stands in the context, if anywhere."""
+        """The answer to a question, and its place in the context, if it has one."""
         text, probability = wrote[0].text, wrote[0].probability
         if self.nothing(text) or not text:
             return {"answer": "", "begin": None, "end": None, "probability": probability, "spans": []}
@@ -265,13 +268,13 @@ class WrittenAnswers(Written):
 
     @staticmethod
     def nothing(answer: str) -> bool:
-        """Whether a text says that there is no answer."""
+        """Whether a text is "no answer"."""
         return answer.casefold().split() == NOTHING.split()
 
     @staticmethod
     def place(answer: str, context: str) -> tuple[int, int] | None:
-        """Begin and end, in characters, of the first place where a text stands in a context, whatever their case and
-        spaces; None where it stands nowhere."""
+        """Begin and end, in characters, of the first occurrence of a text in a context, whatever their case and spaces;
+        None where it does not occur."""
         wanted = squeezed(answer)
         kept = [(i, c) for i, whole in enumerate(context) if not whole.isspace() for c in whole.casefold()]
         begin = "".join(c for _, c in kept).find(wanted) if wanted else -1
@@ -279,7 +282,7 @@ class WrittenAnswers(Written):
 
 
 class WrittenChoices(Written):
-    """The right one of several texts, written as its number."""
+    """The written form of multiple choice: the number of the correct choice."""
 
     @classmethod
     def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:
@@ -287,7 +290,7 @@ class WrittenChoices(Written):
         return cls(name, [f"choice{i + 1}" for i in range(most)])
 
     def source(self, row: Row) -> str:
-        """swag choice1: … choice2: … context: … question: …"""
+        """The input text: swag choice1: … choice2: … context: … question: …"""
         assert isinstance(row, Choices)
         texts = "".join(f"{self.word(str(i))}: {choice} " for i, choice in enumerate(row.choices))
         return f"{self.name} {texts}context: {row.text}{self._question(row)}"
@@ -307,8 +310,8 @@ class WrittenChoices(Written):
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
         pairs = [(self.choice(answer, row), row) for answer, row in zip(answers, rows, strict=True)]
-        right = [number is not None and number == int(row.label) for number, row in pairs]
-        return {"accuracy": float(np.mean(right)), "answered": float(np.mean([n is not None for n, _ in pairs]))}
+        correct = [number is not None and number == int(row.label) for number, row in pairs]
+        return {"accuracy": float(np.mean(correct)), "answered": float(np.mean([n is not None for n, _ in pairs]))}
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
@@ -324,7 +327,7 @@ class WrittenChoices(Written):
         return {"choice": choice, "text": row.choices[choice], **probability_of(wrote)}
 
     def choice(self, answer: str, row: Row) -> int | None:
-        """The number, from 0, of the choice that a text names; None for another text, and where there is none such."""
+        """The number, from 0, of the choice that a text names; None for another text, and for a number out of range."""
         assert isinstance(row, Choices)
         found = CHOICE.fullmatch(squeezed(answer))
         number = int(found[1]) - 1 if found else -1
@@ -332,21 +335,21 @@ class WrittenChoices(Written):
 
 
 def _without_ends(ids: np.ndarray, second: int, *kept: int) -> np.ndarray:
-    """The first `kept` ids of two parts; the second part has `second` ids and lies behind the first."""
+    """The first `kept` ids of each of two parts; the second part is the last `second` ids."""
     first = len(ids) - second
     return np.concatenate([ids[:first][: kept[0]], ids[first:][: kept[1]]])
 
 
 def squeezed(text: str) -> str:
-    """A text without its spaces, in small letters: a vocabulary of word pieces writes b - per for B-PER."""
+    """A text without spaces and in lower case: a vocabulary of word pieces writes b - per for B-PER."""
     return "".join(text.casefold().split())
 
 
 def probability_of(wrote: Sequence[Wrote]) -> dict[str, Any]:
-    """The probability of the first text that was written."""
+    """The probability of the first text that the model wrote."""
     return {"probability": wrote[0].probability}
 
 
 def odd(text: str) -> dict[str, Any]:
-    """A text that is no answer."""
+    """The fields of an answer for an invalid text."""
     return {"text": text, "answered": False}

@@ -16,13 +16,14 @@ from unmask.tasks.labels import label_id
 from unmask.tasks.written import Written, Wrote, odd, probability_of, squeezed
 
 NONE = "no label"
-"""What is written of a text that has none."""
+"""The target of a text without labels."""
 SIGNS = (",", ";", "|", "/")
-"""What may stand between two labels: the first of them that is in no label."""
+"""Separators of labels; the first one that no label contains is used."""
 
 
 class WrittenLabels(Written):
-    """The labels of a text, one behind the other in the order of the task, with a sign between them."""
+    """The written form of multi-label classification: the labels of a text in the order of the task, with a separator
+    between them."""
 
     metric = "micro_f1"
 
@@ -33,17 +34,17 @@ class WrittenLabels(Written):
         )
 
     def __init__(self, name: str, labels: Sequence[str] = (), mean: float = 0.0) -> None:
-        """Raises UnmaskError for labels that could not be told apart, written side by side."""
+        """Raises UnmaskError for labels without a possible separator, and for a label that reads "no label"."""
         super().__init__(name, labels, mean)
         sign = next((sign for sign in SIGNS if not any(sign in label for label in self.labels)), None)
         if sign is None:
             raise UnmaskError(
-                f"All of {' '.join(SIGNS)} stand in labels, so that none can stand between two of them: write some "
-                "labels otherwise in the files."
+                f"Labels contain all of {' '.join(SIGNS)}, so none of these can separate two labels: rename some "
+                "labels in the files."
             )
         if any(squeezed(label) == squeezed(NONE) for label in self.labels):
             raise UnmaskError(
-                f"A label is '{NONE}', which is written of a text without labels: call it otherwise in the files."
+                f"A label is '{NONE}', which is the target of a text without labels: rename it in the files."
             )
         self.sign = sign
         self._numbers = {label: i for i, label in enumerate(self.labels)}
@@ -56,7 +57,7 @@ class WrittenLabels(Written):
         return (*self.labels, *several, *([NONE] if any(not row.labels for row in rows) else []))
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-        """`answered` is the share of texts that name nothing but labels, or say that there are none."""
+        """`answered` is the share of texts that consist of known labels, or are "no label"."""
         understood = [self.said(answer)[1] for answer in answers]
         return {**metrics.of_label_sets(self._sets(answers), self._true(rows)), "answered": float(np.mean(understood))}
 

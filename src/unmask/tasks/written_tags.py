@@ -1,4 +1,4 @@
-"""Written tags: a tag for every word, as a text that a T5 writes."""
+"""Written tags: the tags of all words, as a text that a T5 writes."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from unmask.tasks.written import Written, Wrote, squeezed
 
 
 class WrittenTags(Written):
-    """A tag for every word, behind the sentinel that stands before the word in what is read ("Sentinel + Tag", Raman
-    et al. 2022, "Transforming Sequence Tagging Into A Seq2Seq Task", section 3).
+    """The written form of tagging: a tag for every word, after the sentinel that precedes the word in the input
+    ("Sentinel + Tag", Raman et al. 2022, "Transforming Sequence Tagging Into A Seq2Seq Task", section 3).
 
-    A sentence of more words than there are sentinels is read in parts. A word without an answer is outside of all
+    A sentence with more words than there are sentinels is read in parts. A word without an answer is outside of all
     spans, or wrong.
     """
 
     length = 512
-    scoring: ClassVar[dict[str, Any]] = {"scheme": "any"}  # nothing restricts what is written
+    scoring: ClassVar[dict[str, Any]] = {"scheme": "any"}  # a T5 may write illegal sequences of tags too
 
     @classmethod
     def check_vocabulary(cls, tokenizer: Tokenizer, folder: Path | str) -> None:
-        """Raises UnmaskError for a vocabulary without the sentinels that words are told apart by."""
+        """Raises UnmaskError for a vocabulary without the sentinels that mark the words."""
         if len(tokenizer.sentinels) < SENTINELS:
             raise UnmaskError(
-                f"Tags are written behind {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
+                f"Tags are written after {sentinel(0)} to {sentinel(SENTINELS - 1)}, which the vocabulary of {folder} "
                 "does not have: take a T5 as it was pre-trained."
             )
 
     def longest(self, lengths: Sequence[int], tokenizer: Tokenizer) -> tuple[int, float | None]:
-        """Enough for the tags of the longest sentence, and in proportion to its length: a word takes at least two input
-        tokens, its sentinel and one piece."""
+        """As `Written.longest`: enough for the tags of the longest part, and for each input token those of one tag with
+        its sentinel, which is enough because a word has at least two input tokens."""
         tag = 1 + max(map(len, tokenizer.target.ids(self.labels)))
         return SENTINELS * tag + 1, float(tag)
 
@@ -57,7 +57,7 @@ class WrittenTags(Written):
 
     def parts(self, row: Row) -> list[tuple[str, str]]:
         """Input "tagging sentence: <extra_id_0> Ada <extra_id_1> sings", target "<extra_id_0> B-PER <extra_id_1> O". A
-        predicate stands before the sentence, with its sentinel."""
+        predicate precedes the sentence, with its sentinel."""
         return [(self._read(row, begin), self._written(row.tags, begin)) for begin in self._begins(row)]
 
     def sources(self, row: Row) -> list[str]:
@@ -75,12 +75,12 @@ class WrittenTags(Written):
         return self._written(row.tags, 0)
 
     def scores(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, float]:
-        said = self._sentences(answers, rows)
-        found = metrics.of_tags(self._filled(said), [row.tags for row in rows], self.labels)
-        return {**found, "answered": float(np.mean([tag is not None for tags in said for tag in tags]))}
+        predicted = self._sentences(answers, rows)
+        found = metrics.of_tags(self._filled(predicted), [row.tags for row in rows], self.labels)
+        return {**found, "answered": float(np.mean([tag is not None for tags in predicted for tag in tags]))}
 
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
-        """A word that got no tag is outside of all spans, or has an empty one, with the probability 0."""
+        """A word without a tag in the output is outside of all spans, or has an empty tag, with the probability 0."""
         tags = self.tags(row, wrote)
         return tagged(row, self.labels, [tag for tag, _ in tags], [p for _, p in tags])
 
@@ -93,7 +93,8 @@ class WrittenTags(Written):
         return list(zip(tags, likely, strict=True))
 
     def _likely(self, written: Wrote, words: int) -> list[float]:
-        """The probability of what stands behind each sentinel the first time that a tag does."""
+        """For each word, the probability of the output between its sentinel and the next one, at the first occurrence
+        with a valid tag; 0 without one."""
         products: list[float] = []
         for piece, probability in zip(written.pieces, written.probabilities, strict=False):
             if SENTINEL.fullmatch(piece):
@@ -107,8 +108,8 @@ class WrittenTags(Written):
         return [found.get(sentinel(i), 0.0) for i in range(words)]
 
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-        said = self._filled(self._sentences(answers, rows))
-        found = metrics.per_tag(said, [row.tags for row in rows], self.labels)
+        predicted = self._filled(self._sentences(answers, rows))
+        found = metrics.per_tag(predicted, [row.tags for row in rows], self.labels)
         return {tag: row for tag, row in found.items() if tag}
 
     def _begins(self, row: Row) -> range:
@@ -138,7 +139,7 @@ class WrittenTags(Written):
         return sentences
 
     def _answered(self, answer: str) -> dict[str, str]:
-        """Sentinel -> the tag behind it, where it is one; of two answers the first counts."""
+        """Sentinel -> the tag after it, if it is valid; of two answers the first counts."""
         found: dict[str, str] = {}
         for mark, tag in self._marked(answer):
             if tag is not None:
@@ -146,10 +147,10 @@ class WrittenTags(Written):
         return found
 
     def _marked(self, answer: str) -> list[tuple[str, str | None]]:
-        """Each sentinel of a text, and the tag behind it; None where there is none."""
-        parts = SENTINEL.split(answer)[1:]  # what stands before the first sentinel answers nothing
-        tags = [self._tags.get(said.strip(), self._tags.get(squeezed(said))) for said in parts[1::2]]
+        """Each sentinel of a text, and the tag after it; None without a valid tag."""
+        parts = SENTINEL.split(answer)[1:]  # text before the first sentinel is no answer
+        tags = [self._tags.get(text.strip(), self._tags.get(squeezed(text))) for text in parts[1::2]]
         return list(zip(parts[::2], tags, strict=True))
 
-    def _filled(self, said: Sequence[Sequence[str | None]]) -> list[list[str]]:
-        return [[self.rest if tag is None else tag for tag in tags] for tags in said]
+    def _filled(self, sentences: Sequence[Sequence[str | None]]) -> list[list[str]]:
+        return [[self.rest if tag is None else tag for tag in tags] for tags in sentences]

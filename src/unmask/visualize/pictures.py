@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,28 @@ def _attention(figure: Any, data: Data) -> None:
         _named(axis, weights[head], data["rows"], data["columns"], "Blues", (0.0, 1.0))
         axis.set_title(f"layer {start['layer'] + 1}, head {head + 1}", fontsize=9)
     for axis in axes[len(start["heads"]) :]:
+        axis.set_visible(False)
+
+
+def _picture_attention(figure: Any, data: Data) -> None:
+    """The picture, and what its class token attends to: by rollout, and in each head of the chosen (or last) layer."""
+    first, grid, side = len(data["summaries"]), data["grid"], data["picture"]["side"]
+    pixels_HWC = np.frombuffer(base64.b64decode(data["picture"]["data"]), np.uint8).reshape(side, side, 3)
+    layer = data.get("start", {}).get("layer", data["layers"] - 1)
+    parts = [part for part in data["details"] if part["layer"] == layer]
+    shown = {"picture": None, "rollout": unpacked(data["rollout"])}
+    shown |= {f"layer {layer + 1}, head {part['heads'][0] + 1}": unpacked(part["weights"])[0] for part in parts}
+    across = min(4, len(shown))
+    down = -(-len(shown) // across)
+    figure.set_size_inches(2.4 * across, 2.6 * down)
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for axis, (title, weights) in zip(axes, shown.items(), strict=False):
+        shares = np.ones((grid, grid)) if weights is None else weights[0, first:].reshape(grid, grid)
+        light = np.kron(shares / shares.max(), np.ones((side // grid, side // grid)))[..., None]
+        axis.imshow((pixels_HWC * (0.15 + 0.85 * light)).astype(np.uint8))
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(title, fontsize=8)
+    for axis in axes[len(shown) :]:
         axis.set_visible(False)
 
 
@@ -154,6 +177,7 @@ def _plain(text: str) -> str:
 
 PICTURES: dict[str, Callable[[Any, Data], None]] = {
     "attention": _attention,
+    "picture-attention": _picture_attention,
     "positions": _positions,
     "masks": _masks,
     "words": _words,

@@ -75,16 +75,19 @@ class Origin:
                     f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
                 )
 
-    def settle(self, wanted: Config) -> ModelConfig:
-        """The folder's sizes with the dropout that is wanted. Raises UnmaskError where other sizes are wanted."""
+    def settle(self, wanted: Config, settings: Mapping[str, Any]) -> ModelConfig:
+        """The folder's sizes with the dropout that is wanted, and with the settings of the objective.
+
+        Raises UnmaskError where other sizes are wanted.
+        """
         own, asked = self.model.to_dict(), wanted.to_dict()
-        for name in own.keys() - {*TRAINED, *STARTED}:
+        for name in own.keys() - {*TRAINED, *STARTED, *settings}:
             if own[name] != asked.get(name):
                 raise UnmaskError(
                     f"A model that goes on keeps its sizes: {name} is {own[name]} in {self.folder}, not "
                     f"{asked.get(name)}; leave it out, or take over the sizes with Pretraining.starting_from."
                 )
-        return self.model.replace(**{name: asked[name] for name in TRAINED if name in own})
+        return self.model.replace(**{name: asked[name] for name in TRAINED if name in own}, **settings)
 
     def build(
         self,

@@ -2,9 +2,9 @@
 
 Shapes: N rows, F features, C outputs.
 
-Each takes the features and what is true of the training rows, and returns what answers other rows, [N, C] as the task
-of the same kind does. The strength of the L2 penalty is the best of STRENGTHS in three-fold cross-validation on the
-training rows alone, or 1 where they are too few for that. Nothing is random.
+Each function takes the features and the true values of the training rows, and returns a function that answers other
+rows with [N, C], as the task of the same kind does. The strength of the L2 penalty is the best of STRENGTHS in
+three-fold cross-validation on the training rows alone, or 1 where they are too few for that. Nothing is random.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Answer = Callable[[Any], np.ndarray]
 """Features [N, F] -> answers [N, C]."""
 
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # C of scikit-learn, the inverse of the penalty
-STEPS = 300  # at most; one that is not at its end then is a baseline all the same
+STEPS = 300  # at most; a regression that has not converged by then is still a baseline
 PARTS = 3
 
 
 def classes(features_NF: Any, true_N: np.ndarray, count: int) -> Answer:
-    """Probabilities of `count` classes, by a logistic regression; 0 for a class that no training row has."""
+    """Probabilities of `count` classes, by logistic regression; 0 for a class that no training row has."""
     from sklearn.linear_model import LogisticRegression
 
     model = LogisticRegression(max_iter=STEPS)
@@ -34,7 +34,7 @@ def classes(features_NF: Any, true_N: np.ndarray, count: int) -> Answer:
 
 
 def label_sets(features_NF: Any, true_NC: np.ndarray) -> Answer:
-    """The probability of each label, by a logistic regression for each; all have the same strength."""
+    """The probability of each label, by one logistic regression for each label; all have the same penalty."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
 
@@ -57,8 +57,11 @@ def scores(features_NF: Any, true_N: np.ndarray) -> Answer:
 def chosen(
     model: Any, grid: Mapping[str, Any], features_NF: Any, true: np.ndarray, parts: Sequence[Any], scoring: str
 ) -> Any:
-    """The model with the settings of the grid that are best on `parts`, (rest, part) each, fitted on all rows; as it
-    is where a rest is all alike, or there are no parts."""
+    """The model with the best settings of the grid, fitted on all rows; with its own settings where there are no parts,
+    or all rows of a training part are equal.
+
+    parts  (training indices, test indices) of each fold of cross-validation
+    """
     from sklearn.model_selection import GridSearchCV
 
     if parts and all(len(np.unique(true[rest], axis=0)) > 1 for rest, _ in parts):
@@ -69,14 +72,14 @@ def chosen(
 
 
 def dealt(order: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(rest, part) for three parts, to which rows are dealt like cards, in this order."""
+    """(training indices, test indices) of three folds; rows in this order go to the folds in turn."""
     part = np.empty(len(order), np.int64)
     part[order] = np.arange(len(order)) % PARTS
     return [(np.flatnonzero(part != i), np.flatnonzero(part == i)) for i in range(min(PARTS, len(order)))]
 
 
 def in_columns(answers: np.ndarray, columns: np.ndarray, count: int) -> np.ndarray:
-    """Answers [N, K] in K of `count` columns, with 0 in the others."""
+    """Answers [N, K] put into K of `count` columns; the other columns are 0."""
     found = np.zeros((len(answers), count))
     found[:, columns] = answers
     return found

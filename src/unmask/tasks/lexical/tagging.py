@@ -18,8 +18,8 @@ FAR = 5
 
 
 def features(words: Sequence[str], place: int, predicate: int | None = None) -> dict[str, Any]:
-    """What a careful person would look at: the word, its shape, its ends, and two neighbours on either side; where
-    tags are the roles of a predicate, that word and on which side and how far away it is, up to FAR words."""
+    """Features of a word: the word, its shape, its prefix and suffix, and two neighbours on either side. With a
+    predicate also that word, and its signed distance, of at most FAR words."""
     word = words[place]
     found: dict[str, Any] = {
         "word": word.lower(),
@@ -47,14 +47,14 @@ def features(words: Sequence[str], place: int, predicate: int | None = None) -> 
 
 
 def tag(train: Sequence[Row], test: Sequence[Row], seed: int = 0) -> list[list[str]]:
-    """The likeliest tags of the words of `test`."""
+    """The most likely tags of the words of `test`."""
     labels = sorted({tag for row in train for tag in row.tags})
     return [[labels[i] for i in shares.argmax(-1)] for shares in tagger(train, labels, seed)(test)]
 
 
 def tagger(train: Sequence[Row], labels: Sequence[str], seed: int = 0) -> Callable[[Sequence[Row]], list[np.ndarray]]:
-    """What answers the words of rows with probabilities of `labels`, [W, C] for each row: a logistic regression
-    (scikit-learn) with C chosen on the training rows alone, or 1 where they are too few for that."""
+    """A function from rows to probabilities of `labels` for each word, [W, C] for each row: a logistic regression
+    (scikit-learn) with its C chosen on the training rows alone, or 1 where they are too few for that."""
     from sklearn.feature_extraction import DictVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GroupKFold

@@ -1,4 +1,4 @@
-"""Texts as sparse vectors: which words a text has, and how much each of them says (TF-IDF).
+"""Texts as sparse vectors: the words of a text, counted or weighted by TF-IDF.
 
 Shapes: N texts, V words.
 """
@@ -19,11 +19,11 @@ from unmask.errors import UnmaskError
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]|[^\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]+"
 )
-"""A character of Thai, Lao, kana or Han, whose words have no spaces between them; or a run of any others."""
+"""A character of Thai, Lao, kana or Han, which are written without spaces between words; or a run of others."""
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation; characters, where a script has no spaces."""
+    """The words of a text in lower case, without punctuation; characters for scripts without spaces."""
     found = [word.lower() for word, _ in split_words(text) if any(c.isalnum() for c in word)]
     return found if text.isascii() else [part for word in found for part in UNSPACED.findall(word)]
 
@@ -32,9 +32,9 @@ def words(text: str) -> list[str]:
 class Vocabulary:
     """The words of some texts.
 
-    columns      word -> its column; words in order
-    frequencies  [V] in how many of the texts each stands
-    texts        how many they are
+    columns      word -> its column; words in sorted order
+    frequencies  [V] number of texts that have each word
+    texts        number of texts
     """
 
     columns: Mapping[str, int]
@@ -43,7 +43,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Vocabulary:
-        """Raises UnmaskError for texts without a single word."""
+        """The vocabulary of these texts. Raises UnmaskError for texts without a single word."""
         found = Counter(word for text in texts for word in set(words(text)))
         if not found:
             raise UnmaskError("No training text has a word of letters or digits: there is nothing to count.")
@@ -52,7 +52,7 @@ class Vocabulary:
 
 
 def counts(texts: Sequence[str], vocabulary: Vocabulary) -> Any:
-    """tf [N, V]: how often each word stands in each text; words that are not in the vocabulary are left out."""
+    """tf [N, V]: how often each word occurs in each text; words that are not in the vocabulary are left out."""
     from scipy.sparse import csr_array
 
     columns: list[int] = []
@@ -81,7 +81,7 @@ def tf_idf(texts: Sequence[str], vocabulary: Vocabulary) -> Any:
 
 
 def units(vectors_NV: Any) -> Any:
-    """Scaled to length 1; one of length 0 stays."""
+    """The vectors scaled to length 1; a vector of length 0 stays."""
     from scipy.sparse import diags_array
 
     lengths = np.sqrt((vectors_NV * vectors_NV).sum(axis=1))
@@ -89,5 +89,5 @@ def units(vectors_NV: Any) -> Any:
 
 
 def products(first_NV: Any, second_NV: Any) -> np.ndarray:
-    """The product [N] of each vector with the one beside it: of units, their cosine."""
+    """The dot product [N] of vectors in the same row; for vectors of length 1, their cosine."""
     return np.asarray((first_NV * second_NV).sum(axis=1))
