@@ -84,7 +84,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
         (PRETRAIN, "missing"),
         ([*PRETRAIN, "--dry-run"], "missing"),
-        ([*PRETRAIN, "--resume"], "There is nothing to resume in out; leave out --resume to begin there"),
+        ([*PRETRAIN, "--resume"], "There is nothing to resume in out; omit --resume to start a new run"),
         (["pretrain", "bert-tiny", "--resume"], "There is nothing to resume in runs/bert-tiny"),
         (["pretrain", "word2vec", "--resume"], "There is nothing to resume in runs/word2vec"),
         (["train", "transformer-tiny", "--resume"], "There is nothing to resume in runs/transformer-tiny"),
@@ -211,7 +211,7 @@ def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys)
     asked = ["pretrain", recipe, "--algorithm", algorithm, "--fields"]
     with pytest.raises(SystemExit):
         main(asked)
-    assert "for Muon and AdamW seldom want the same (bert-mini 2e-3 and 1e-3): say --lr" in capsys.readouterr().err
+    assert "because Muon and AdamW need different rates (bert-mini 2e-3 and 1e-3): set --lr" in capsys.readouterr().err
     rate = str(recipes.find(recipe).training.optimizer.lr)
     main([*asked, "--training.optimizer.lr", rate])
     assert f"--training.optimizer.lr {rate}" in " ".join(capsys.readouterr().out.split())
