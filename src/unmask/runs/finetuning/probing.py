@@ -18,12 +18,12 @@ from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.tasks import TASKS, Encoded, Task, task_named
-from unmask.tasks.batching import answered
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.lexical import regression
 from unmask.tasks.reading import read_sets
 from unmask.tasks.rows import TaskOptions
-from unmask.tasks.task import Say, evaluating
+from unmask.tasks.summaries import summaries
+from unmask.tasks.task import Say
 
 TEMPERATURE = 0.07  # of the votes of neighbours (Wu et al. 2018, section 3.4)
 AT_ONCE = 1_024  # rows whose similarities are computed at once
@@ -79,7 +79,7 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
         scores["one label for all rows"][split] = {"accuracy": task.baseline(rows, train)["accuracy"]}
     for name, model in (("trunk", loaded.model), ("random trunk", fresh)):
         say(f"Reading {len(train):,} training rows and the others by the {name} ...")
-        states = {split: summaries(model, found, processor) for split, found in encoded.items()}
+        states = {split: _states(model, found, processor) for split, found in encoded.items()}
         scores[name] = _scores(task, states, true_N, others, config.neighbours)
     for name, learn in task.references(train).items():
         say(f"Regression on {name} ...")
@@ -88,19 +88,11 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
     return {"task": config.task, "rows": len(train), "neighbours": config.neighbours, "scores": scores}
 
 
-def summaries(model: Model, encoded: Encoded, processor: Processor[Any]) -> np.ndarray:
-    """[N, D] float32: the summary of each row by a model in evaluation mode. Raises UnmaskError for rows that became
-    several windows."""
+def _states(model: Model, encoded: Encoded, processor: Processor[Any]) -> np.ndarray:
+    """[N, D] summaries of the rows. Raises UnmaskError for rows that became several windows."""
     if len(encoded.examples) != len(encoded.rows):
         raise UnmaskError("A probe reads each row as one sequence: leave --long windows out.")
-
-    def read(places: list[int]) -> list[np.ndarray]:
-        batch = processor.collate([encoded.examples[i] for i in places]).to(model.device)
-        assert batch.starts is not None
-        return list(model.summary(model(batch), batch.starts, batch).float().cpu().numpy())
-
-    with evaluating(model):
-        return np.stack(answered(read, [len(example.tokens) for example in encoded.examples], model.device))
+    return summaries(model, encoded.examples, processor)
 
 
 def _scores(
