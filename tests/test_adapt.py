@@ -466,7 +466,7 @@ def test_from_text_to_an_adapted_model(folders, domain, tmp_path, capsys):
     assert (facts["recipe"], facts["config"]["model"]["dropout"]) == ("continued", 0.0)
     shutil.rmtree(larger)
     main(["pretrain", "--out", run, "--resume", "--steps", "3"])
-    assert "Training on from step 2 to 3." in capsys.readouterr().out
+    assert "Training from step 2 to 3." in capsys.readouterr().out
     again = json.loads((Path(run) / "run.json").read_text())
     assert again["origin"] == facts["origin"]
 

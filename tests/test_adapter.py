@@ -205,7 +205,7 @@ def test_only_a_model_with_adapters_and_heads_of_its_own_is_saved(tmp_path: Path
     prepare(masked, Transfer(strategy="lora"))
     with pytest.raises(UnmaskError, match="shares weights with the trunk; merge"):
         save_adapter(tmp_path / "new", masked)
-    with pytest.raises(UnmaskError, match="fold them into its weights first"):
+    with pytest.raises(UnmaskError, match="merge them into its weights"):
         huggingface.save(tmp_path / "model", tuned())
     assert not (tmp_path / "model").exists()
     huggingface.save(tmp_path / "model", plain())

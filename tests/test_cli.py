@@ -84,7 +84,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["pretrain", "bert-tiny", "extra"], "'extra' is not understood"),
         (PRETRAIN, "missing"),
         ([*PRETRAIN, "--dry-run"], "missing"),
-        ([*PRETRAIN, "--resume"], "There is nothing to resume in out; leave out --resume to begin there"),
+        ([*PRETRAIN, "--resume"], "There is nothing to resume in out; omit --resume to start a new run"),
         (["pretrain", "bert-tiny", "--resume"], "There is nothing to resume in runs/bert-tiny"),
         (["pretrain", "word2vec", "--resume"], "There is nothing to resume in runs/word2vec"),
         (["train", "transformer-tiny", "--resume"], "There is nothing to resume in runs/transformer-tiny"),
@@ -107,6 +107,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["finetune", "--out", "out", "--modle", "missing"], "did you mean 'model'?"),
         (["finetune", "--out", "out", "--model", "missing", "--train", "missing.tsv"], "missing"),
         (["baseline"], "--train FILE"),
+        (["probe"], "--model FOLDER"),
         (["baseline", "--train", "missing.tsv"], "There is no file missing.tsv"),
         (["baseline", "--train", "missing.tsv", "--model", "missing"], "There is no field 'model'"),
         (["evaluate", "--model", "missing", "--data", "missing.tsv"], "missing"),
@@ -211,7 +212,7 @@ def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys)
     asked = ["pretrain", recipe, "--algorithm", algorithm, "--fields"]
     with pytest.raises(SystemExit):
         main(asked)
-    assert "for Muon and AdamW seldom want the same (bert-mini 2e-3 and 1e-3): say --lr" in capsys.readouterr().err
+    assert "because Muon and AdamW need different rates (bert-mini 2e-3 and 1e-3): set --lr" in capsys.readouterr().err
     rate = str(recipes.find(recipe).training.optimizer.lr)
     main([*asked, "--training.optimizer.lr", rate])
     assert f"--training.optimizer.lr {rate}" in " ".join(capsys.readouterr().out.split())
@@ -283,6 +284,7 @@ def test_the_fields_that_help_lists_exist():
     from unmask.runs import recipes
     from unmask.runs.finetuning import FineTuning
     from unmask.runs.finetuning.baselines import Baselines
+    from unmask.runs.finetuning.probing import Probing
     from unmask.runs.in_context import InContext
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
@@ -291,6 +293,7 @@ def test_the_fields_that_help_lists_exist():
         "unmask pretrain": [recipes.find("bert-tiny")],
         "unmask finetune": [FineTuning()],
         "unmask baseline": [Baselines()],
+        "unmask probe": [Probing()],
         "unmask train": [systems.find("transformer-tiny")],
         "unmask evaluate": [InContext(), searching()],
         "unmask export": [InContext()],
@@ -603,5 +606,6 @@ def test_every_verb_that_reads_text_files_takes_their_encoding():
     takes = {name.removeprefix("unmask ") for name in found}
     assert takes == {
         *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        "probe",
         *("evaluate", "predict", "translate", "generate", "units", "embed", "export", "words evaluate", "words walk"),
     }

@@ -81,7 +81,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Image = pytest.importorskip("PIL.Image")
     (folder / "pictures").mkdir()
     rng = np.random.default_rng(0)
-    for i in range(12):
+    for i in range(200):  # one in 50 is held out
         Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / "pictures" / f"{i}.png")
     return folder
 

@@ -124,7 +124,7 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
     assert "has no config.json" in refusal(tmp_path)
     huggingface.save(tmp_path / "bert", Bert(vocabulary=9, dim=4, layers=1, heads=1, hidden=4, length=4).build())
     assert not huggingface.holds_encoder_decoder(tmp_path / "bert")
-    assert "holds a model of type bert, but an encoder–decoder is wanted" in refusal(tmp_path / "bert")
+    assert "holds a model of type bert, but an encoder–decoder is required" in refusal(tmp_path / "bert")
     (tmp_path / "config.json").write_text("{")
     assert "not valid JSON" in refusal(tmp_path)
     with pytest.raises(UnmaskError, match="not valid JSON"):
@@ -140,13 +140,13 @@ def test_what_is_no_folder_of_an_encoder_decoder_is_refused(tmp_path):
         ({"model_type": "unmask-transformer"}, "There is no field of Transformer 'hidden'"),
         ({"hiden": 8}, "There is no field of Seq2Seq 'hiden'; did you mean 'hidden'?"),
         ({"hidden": "wide"}, "Seq2Seq.hidden must be a whole number, not 'wide'"),
-        ({"hidden": 7}, "describes no model that can be built: Two directions cannot share 7"),
+        ({"hidden": 7}, "describes a model that cannot be built: Two directions cannot share 7"),
         ({"hidden": 10}, "has the shape"),
-        ({"hidden": -2}, "describes no model that can be built"),
+        ({"hidden": -2}, "describes a model that cannot be built"),
         ({"layers": 2}, "the weights lack 'encoder.network."),
         ({"layers": 0}, "config.json"),
         ({"attention": "none"}, "has no place in this model"),
-        ({"padding": 23}, "the id of its padding is none of"),
+        ({"padding": 23}, "the id of its padding must be at least 0 and below"),
         ({"unmask_task": [1]}, "unmask_task must hold settings"),
     ],
     ids=str,
@@ -186,7 +186,7 @@ def test_a_changed_byte_is_noticed(name, folder):
 def test_a_pickle_is_never_opened(folder):
     (folder / MANIFEST).unlink()
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "never opened here" in refusal(folder)
+    assert "unmask never opens one" in refusal(folder)
 
 
 def test_a_tokenizer_of_another_model_is_refused(words, tmp_path):
@@ -195,15 +195,15 @@ def test_a_tokenizer_of_another_model_is_refused(words, tmp_path):
     for changes, sentence in (
         ({"vocabulary": words.size - 1, "padding": 0, "start": 0}, f"has {words.size} entries for the source"),
         ({"source_vocabulary": words.size + 3, "vocabulary": 5, "padding": 4, "start": 4}, "entries for the target"),
-        ({"padding": 3}, "for the padding but the model 3"),
-        ({"end": 3}, "has the id 0 for the end but the model 3"),
+        ({"padding": 3}, "for the padding, but the model has 3"),
+        ({"end": 3}, "has the id 0 for the end, but the model has 3"),
     ):
         other = model.config.replace(**changes).build()
         with pytest.raises(UnmaskError, match=sentence):
             huggingface.save(tmp_path / "wrong", other, words)
         assert not (tmp_path / "wrong").exists()
     fields(tmp_path / "right", end=3)
-    assert "has the id 0 for the end but the model 3" in refusal(tmp_path / "right")
+    assert "has the id 0 for the end, but the model has 3" in refusal(tmp_path / "right")
     larger = model.config.replace(vocabulary=words.size + 5).build()  # rows to spare are no fault
     huggingface.save(tmp_path / "right", larger, words)
     assert huggingface.load(tmp_path / "right").tokenizer is not None

@@ -109,14 +109,14 @@ def test_a_name_that_cannot_be_read_is_one_sentence(asked, monkeypatch, capsys):
 
     for error, why in (
         (made(errors.RepositoryNotFoundError), "has no model of this name"),
-        (made(errors.GatedRepoError), "is given to those who ask for it"),
+        (made(errors.GatedRepoError), "is gated: request access on its page"),
         (made(errors.RevisionNotFoundError), "has no revision v1"),
         (
             errors.LocalEntryNotFoundError("no network"),
-            "the hub does not answer, and its cache does not hold the model",
+            "hub does not answer, and its cache does not hold the model",
         ),
-        (errors.OfflineModeIsEnabled("offline"), "the hub does not answer, and its cache does not hold the model"),
-        (errors.HFValidationError("a\nb"), "does not give it: a."),
+        (errors.OfflineModeIsEnabled("offline"), "hub does not answer, and its cache does not hold the model"),
+        (errors.HFValidationError("a\nb"), "hub failed: a."),
     ):
         failing(error)
         with pytest.raises(UnmaskError, match=f"^There is no model folder {NAME}@v1, and .*{why}"):

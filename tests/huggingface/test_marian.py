@@ -362,7 +362,7 @@ def test_half_precision_opens_in_full(tmp_path):
     ("changes", "sentence"),
     [
         ({"model_type": "mariam"}, "did you mean 'marian'?"),
-        ({"model_type": 3}, "has no model_type: it is not the configuration of a model"),
+        ({"model_type": 3}, "has no model_type: it does not describe a model"),
         ({"model_type": "bert"}, "holds a model of type bert"),
         ({"normalize_before": True}, "normalize_before = True is not supported; only False is"),
         ({"static_position_embeddings": False}, "static_position_embeddings"),
@@ -374,7 +374,7 @@ def test_half_precision_opens_in_full(tmp_path):
         ({"d_model": None}, "config.json: d_model must be a whole number, not None"),
         ({"dropout": None}, "config.json: dropout must be a number, not None"),
         ({"pad_token_id": None}, "config.json: pad_token_id must be a whole number, not None"),
-        ({"pad_token_id": V}, "the id of its padding is none of"),
+        ({"pad_token_id": V}, "the id of its padding must be at least 0 and below"),
         ({"eos_token_id": [0, 1]}, "config.json: eos_token_id must be a whole number"),
         ({"encoder_attention_heads": 3}, "do not divide 16"),
         ({"encoder_layers": 3}, "the weights lack 'model.encoder.layers.2.self_attn.q_proj.weight'"),
@@ -383,7 +383,7 @@ def test_half_precision_opens_in_full(tmp_path):
         ({"d_model": 15}, "config.json"),
         ({"share_encoder_decoder_embeddings": False}, "'model.shared.weight' has no place"),
         ({"quantization_config": {"bits": 8}}, "the field quantization_config"),
-        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but encoder_layers 2"),
+        ({"num_hidden_layers": 1}, "num_hidden_layers is 1, but encoder_layers is 2"),
         ({"unmask_config": {"dim": 3}}, "There is no field of unmask_config"),
         ({"unmask_config": {"length": "long"}}, "length must be a whole number or none"),
         ({"unmask_config": 3}, "unmask_config must hold fields"),
@@ -518,9 +518,9 @@ def test_the_search_of_a_foreign_folder_is_its_own(tokenizer, own, tmp_path):
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ({"decoder_start_token_id": 5}, "its decoder_start_token_id is 5, but that of config.json 22"),
+        ({"decoder_start_token_id": 5}, "its decoder_start_token_id is 5, but config.json has 22"),
         ({"eos_token_id": [0, 5]}, "its eos_token_id is"),
-        ({"forced_bos_token_id": 5}, "forced_bos_token_id, is not supported"),
+        ({"forced_bos_token_id": 5}, "forced_bos_token_id is not supported"),
         ({"eos_token_id": [END], "decoder_start_token_id": PAD, "forced_bos_token_id": None}, ""),
     ],
 )

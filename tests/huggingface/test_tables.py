@@ -197,7 +197,7 @@ def test_a_folder_is_what_its_kind_says(name: str, tmp_path: Path) -> None:
     assert loaded.kind is own
     assert huggingface.opened(loaded, own) is loaded
     for refused in (tmp_path, loaded):
-        with pytest.raises(UnmaskError, match=r"encoder–decoder is wanted|use `unmask translate`"):
+        with pytest.raises(UnmaskError, match=r"encoder–decoder is required|use `unmask translate`"):
             huggingface.opened(refused, other)
 
 
@@ -209,7 +209,7 @@ def test_transformers_opens_what_it_has(name: str, tmp_path: Path) -> None:
     assert bool(said) == (not name.startswith(PUBLISHED))
     if said:
         assert said.startswith("transformers has no model with ")
-        assert said.endswith(": the folder opens in unmask alone.")
+        assert said.endswith(": only unmask can open the folder.")
         with pytest.raises(ValueError, match="unmask-"):
             transformers.AutoConfig.from_pretrained(tmp_path)
     else:

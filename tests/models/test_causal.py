@@ -53,7 +53,7 @@ def next_logits(model, tokens):
 @pytest.mark.parametrize("page", PAGES)
 def test_a_beginning_that_leaves_no_place_is_named(page):
     whole = Batch(torch.full((2, 25), 5), documents=(torch.arange(25) < torch.tensor([[3], [25]])).long())
-    with pytest.raises(UnmaskError, match=r"Beginning 1 of the batch has 25 tokens, .*shorten it"):
+    with pytest.raises(UnmaskError, match=r"Prompt 1 of the batch has 25 tokens, .*shorten it"):
         generate(made(page), whole, Search(length_penalty=0.6), end=END)
     (found,) = generate(made(page), Batch(torch.full((1, 24), 5)), Search(), end=END)
     assert len(found[0].token_log_probabilities) == 1  # the last token needs no place

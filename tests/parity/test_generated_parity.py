@@ -135,10 +135,10 @@ def test_what_once_differed_is_equal(case: Case, tmp_path: Path) -> None:
         ("BertForMaskedLM", {"num_attention_heads": None}, "num_attention_heads"),
         ("RobertaForMaskedLM", {"pad_token_id": None}, "pad_token_id"),
         ("MobileBertForMaskedLM", {"pad_token_id": None}, "pad_token_id"),
-        ("MobileBertForMaskedLM", {"true_hidden_size": 8}, "contradicts another field, which says 8"),
+        ("MobileBertForMaskedLM", {"true_hidden_size": 8}, "contradicts another field, which has 8"),
         ("ElectraForMultipleChoice", {"summary_proj_to_labels": True}, "summary_proj_to_labels"),
         ("BertForSequenceClassification", {"problem_type": "nonsense"}, "problem_type"),
-        ("MobileBertForTokenClassification", {"architectures": []}, "does not say what the classifier answers for"),
+        ("MobileBertForTokenClassification", {"architectures": []}, "does not say which head the classifier is"),
     ],
 )
 def test_what_would_mean_something_else_is_refused(

@@ -323,7 +323,7 @@ def test_a_published_config_is_read(size: str, tmp_path: Path) -> None:
         ({"rotary": True}, "the field rotary"),
         ({"is_encoder_decoder": False}, "is_encoder_decoder = False is not supported"),
         ({"unmask_config": {"lenth": 3}}, "length"),
-        ({"pad_token_id": 10_000}, "the id of its padding is none of the"),
+        ({"pad_token_id": 10_000}, "the id of its padding must be at least 0 and below"),
         ({"d_model": "wide"}, "config.json: d_model must be a whole number"),
     ],
 )

@@ -206,7 +206,7 @@ def test_ids_that_no_piece_has(tmp_path, name, number):
     huggingface.save(tmp_path, Seq2Seq(vocabulary=20, dim=8, hidden=8).build())
     (tmp_path / "manifest.json").unlink()
     changed(tmp_path / "config.json", **{name: number})
-    with pytest.raises(UnmaskError, match=f"its {name} is none of the 20"):
+    with pytest.raises(UnmaskError, match=f"its {name} must be at least 0 and below 20"):
         huggingface.load(tmp_path)
 
 

@@ -92,7 +92,7 @@ def test_whatever_repeats_a_part_is_counted(tmp_path, config, field, asked):
     (tmp_path / "manifest.json").unlink()
     huggingface.load(tmp_path)
     change(tmp_path, **{field: asked})
-    with pytest.raises(UnmaskError, match="no more than 2,000 are built"):
+    with pytest.raises(UnmaskError, match="the limit is 2,000"):
         huggingface.load(tmp_path)
 
 

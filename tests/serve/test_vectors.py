@@ -6,15 +6,18 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 
 from unmask import cli, huggingface
 from unmask.cli.export import _lines
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.kernels.processor import settle
 from unmask.models.bert import Bert
+from unmask.models.vit import Vit
 from unmask.serve import Predictor
 from unmask.serve.vectors import vectors, write_vectors
 
@@ -145,3 +148,35 @@ def test_no_command_passes_over_the_device(folder, tmp_path, command, capsys):
     with pytest.raises(SystemExit):
         cli.main([verb, "--model", str(folder), *rest, *given, "--device", "nowhere"])
     assert "no device 'nowhere'; use cpu" in capsys.readouterr().err
+
+
+def test_vectors_of_pictures(tmp_path, capsys):
+    Image = pytest.importorskip("PIL.Image")
+    transformers = pytest.importorskip("transformers")
+    page = Vit(size=8, patch=4, dim=16, layers=1, heads=2, hidden=32, std=0.3)
+    huggingface.save(tmp_path / "vit", page.build({}, seed=3), ImageProcessor(size=8, patch=4))
+    rng = np.random.default_rng(0)
+    for name in ("b/2.png", "a/1.png", "3.png"):
+        (tmp_path / "pictures" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (9, 7, 3), dtype=np.uint8)).save(tmp_path / "pictures" / name)
+    given = ["embed", "--model", str(tmp_path / "vit"), "--data", str(tmp_path / "pictures")]
+    cli.main([*given, "--out", str(tmp_path / "out.npy")])
+    names = (tmp_path / "out.names.txt").read_text().split()
+    assert names == ["3.png", "a/1.png", "b/2.png"]
+    model = transformers.ViTModel.from_pretrained(tmp_path / "vit", add_pooling_layer=False).eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "vit")
+    pixels = processor([Image.open(tmp_path / "pictures" / name) for name in names], return_tensors="pt")
+    with torch.no_grad():
+        expected = model(**pixels).last_hidden_state[:, 0]
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected.numpy(), atol=1e-5)
+    (tmp_path / "pictures" / "c.png").write_bytes(b"no picture")
+    capsys.readouterr()
+    for more, sentence in (
+        (["--out", str(tmp_path / "x.npy")], "c.png cannot be decoded"),
+        (["--out", str(tmp_path / "x.npy"), "--file", "a"], "leave one of them out"),
+        (["--out", str(tmp_path / "x.txt")], "Vectors cannot be written to x.txt"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main([*given, *more])
+        assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.glob("x.*"))

@@ -113,7 +113,7 @@ def test_it_falls_back_and_says_so(tmp_path: Path) -> None:
     assert found.step == 1
     assert ["step 3" in said[0], "step 2" in said[1]] == [True, True]
     shutil.rmtree(tmp_path / "step-00000001")
-    with pytest.raises(UnmaskError, match=r"No checkpoint in .* is sound"):
+    with pytest.raises(UnmaskError, match=r"All checkpoints in .* are damaged"):
         checkpoint.latest(tmp_path)
 
 

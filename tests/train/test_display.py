@@ -65,7 +65,7 @@ def test_without_a_terminal_there_are_plain_lines(capsys: pytest.CaptureFixture[
     terminal.note("[bold]hello[/bold]")
     terminal.start(5, 10)
     terminal.close()
-    assert capsys.readouterr().out == "[bold]hello[/bold]\nTraining on from step 5 to 10.\n"
+    assert capsys.readouterr().out == "[bold]hello[/bold]\nTraining from step 5 to 10.\n"
 
 
 def test_the_live_picture_holds_both_splits() -> None:

@@ -49,7 +49,7 @@ def test_what_is_frozen_or_computed_or_of_the_embedding_is_not_moved():
 @pytest.mark.parametrize("model", [nn.Linear(3, 3), Stacked().requires_grad_(False)])
 def test_a_model_without_blocks_that_learn_is_told_of_adamw(model):
     head = nn.ModuleDict({"model": model, "head": nn.Linear(3, 1)})
-    with pytest.raises(UnmaskError, match=r"and here none of them is trained: use --algorithm adamw\."):
+    with pytest.raises(UnmaskError, match=r"and this run trains none of them: use --algorithm adamw\."):
         Optimizer(algorithm="muon").build(head)
 
 

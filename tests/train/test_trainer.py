@@ -81,7 +81,7 @@ def test_it_learns_and_writes_what_it_promises(out: Path) -> None:
 def test_a_run_does_not_go_on_to_fewer_steps_than_it_has_done(out: Path) -> None:
     train(out, **stopping_at(5))
     before = sorted(out.rglob("*"))
-    with pytest.raises(UnmaskError, match="has done 5 steps already, more than the 3 asked for"):
+    with pytest.raises(UnmaskError, match="has done 5 steps already, more than the 3 of --steps"):
         train(out, TRAINING.replace(steps=3), resume=True)
     assert sorted(out.rglob("*")) == before
     assert train(out, TRAINING.replace(steps=5), resume=True)[1].step == 5
@@ -140,7 +140,7 @@ def test_a_run_can_be_made_longer(out: Path) -> None:
     display = Notes()
     _, result = train(out, TRAINING.replace(steps=15, optimizer={"lr": 0.02}), resume=True, display=display)
     assert (result.step, result.total) == (15, 15)
-    changes = ["Going on with optimizer.lr 0.02; it was 0.03.", "Going on with steps 15; it was 12."]
+    changes = ["Continuing with optimizer.lr 0.02; it was 0.03.", "Continuing with steps 15; it was 12."]
     assert display.notes == [*changes, "Resuming from step 12."]
     assert [row["step"] for row in trace(out)] == list(range(1, 16))
 
@@ -303,7 +303,7 @@ def test_a_save_that_fails_leaves_the_last_good_checkpoint(out: Path) -> None:
         if len(checkpoint.steps(folder.parent)) == 1:
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(UnmaskError, match=r"step 8 .*No space left on device; the last good one, step 4, is intact"):
+    with pytest.raises(UnmaskError, match=r"step 8 .*No space left on device; the previous one, step 4, is intact"):
         train(out, TRAINING.replace(save_every=4), save=save)
     assert [p.name for p in (out / "checkpoints").iterdir()] == ["step-00000004"]
     whole, _ = train(out.with_name("whole"), TRAINING)
@@ -358,7 +358,7 @@ def test_a_damaged_checkpoint_falls_back_and_says_so(tmp_path: Path) -> None:
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, out: Path) -> None:
-    with pytest.raises(UnmaskError, match="Say how long"):
+    with pytest.raises(UnmaskError, match="length of the training is missing"):
         train(out, TRAINING.replace(steps=None))
     with pytest.raises(UnmaskError, match="above 0"):
         train(out, TRAINING.replace(steps=0))

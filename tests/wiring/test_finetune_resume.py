@@ -201,7 +201,7 @@ def test_early_stopping_is_not_forgotten(place, tmp_path):
 def test_what_cannot_go_on_is_one_sentence(place, whole, tmp_path, capsys):
     with pytest.raises(UnmaskError, match="has ended; its scores are in"):
         begun(whole)
-    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*; leave out --resume"):
+    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*; omit --resume"):
         begun(tmp_path)
     (tmp_path / "run.json").write_text('{"recipe": "bert-mini", "config": {}}')
     with pytest.raises(UnmaskError, match="not fine-tuning; continue it with the verb"):

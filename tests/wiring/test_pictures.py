@@ -300,7 +300,7 @@ def test_fields_that_make_no_run(changes, message, pictures, tmp_path):
 def test_a_model_without_a_vector_for_hidden_patches(trunk, pictures, tmp_path):
     with pytest.raises(UnmaskError, match="without a vector for masked patches"):
         Pretrain(config().starting_from(trunk), [pictures / "train"], tmp_path)
-    with pytest.raises(UnmaskError, match="this run learns hidden words"):
+    with pytest.raises(UnmaskError, match="this run learns masked tokens"):
         Pretrain(recipes.find("bert-tiny").override({"patches": "masked"}), [pictures / "train"], tmp_path)
 
 

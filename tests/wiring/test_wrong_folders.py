@@ -48,9 +48,9 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("words", "holds word vectors, not a model: ask them with `unmask words`"),
+        ("words", "holds word vectors, not a model: query them with `unmask words`"),
         ("empty", "is not a model folder: it has no config.json"),
-        ("begun", "holds a run that has not ended, and no model yet: continue with it by --resume"),
+        ("begun", "holds an unfinished run, and no model yet: continue it with --resume"),
         ("nowhere", "There is no model folder"),
     ],
 )
@@ -78,7 +78,7 @@ def test_what_is_no_model_is_refused_by_all_verbs(verb, name, sentence, folders,
         ("words", "holds word vectors, not a model"),
         ("torn", "config.json is not valid JSON"),
         ("light", "has no model.safetensors: there are no weights to load"),
-        ("odd", "config.json: the field rotary = 2 is not one that this model implements"),
+        ("odd", "config.json: this model does not implement the field rotary = 2"),
     ],
 )
 @pytest.mark.parametrize("how", [[], ["--search", "2"], ["--curve", "20"], ["--advise"]])
@@ -93,9 +93,9 @@ def test_the_model_is_looked_at_before_the_rows(how, name, sentence, folders, tm
     ("name", "sentence"),
     [
         ("nowhere", "There is no folder"),
-        ("words", "holds word vectors, which have no curves to show: look at them with `unmask show embeddings"),
-        ("pairs", "holds a model without the run that made it: look into it with `unmask show embeddings"),
-        ("above", "is no run itself, but holds some: name one of them, such as "),
+        ("words", "holds word vectors, which have no curves: view them with `unmask show embeddings"),
+        ("pairs", "holds a model but not the run that trained it: view it with `unmask show embeddings"),
+        ("above", "is not a run, but holds runs: name one of them, such as "),
         ("empty", "holds no run: there is no metrics.jsonl in it"),
     ],
 )
@@ -115,10 +115,10 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
     ("verb", "name", "sentence"),
     [
         ("predict", "gpt", "unmask generate"),
-        ("translate", "gpt", "of type gpt2, but an encoder–decoder is wanted"),
+        ("translate", "gpt", "of type gpt2, but an encoder–decoder is required"),
         ("predict", "t5", "unmask translate"),
         ("generate", "t5", "unmask translate"),
-        ("generate", "task", "`unmask predict` gives them, in labels"),
+        ("generate", "task", "`unmask predict` returns labels"),
         ("generate", "electra", "unmask pretrain gpt-tiny"),
     ],
 )

@@ -46,11 +46,17 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--label", "NAME", "with --data: column of the label")
     add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
-    sub = add_verb(verbs, "embed", _embed, "Write the vectors that a sentence encoder computes for texts.")
-    sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a sentence encoder")
+    sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder, or of pictures.")
+    sub.add_argument(
+        "--model",
+        required=True,
+        metavar="FOLDER",
+        help="folder of a sentence encoder, or of a model that reads pictures",
+    )
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
     )
+    sub.add_argument("--data", metavar="FOLDER", help="a folder of pictures; their names go into a file beside --out")
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
@@ -60,10 +66,32 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
     from unmask.serve.vectors import vectors, write_vectors
 
+    if options.data:
+        _embed_pictures(options)
+        return
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
     say(predictor.settled)
     count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
+
+
+def _embed_pictures(options: argparse.Namespace) -> None:
+    """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
+    from unmask.data.pictures.reading import files_in
+    from unmask.files import write_text
+    from unmask.serve.vectors import picture_vectors, write_vectors
+
+    if options.file:
+        raise UnmaskError("--file names texts and --data pictures: leave one of them out.")
+    if not Path(options.data).is_dir():
+        raise UnmaskError(f"There is no folder of pictures {options.data}.")
+    pictures, _ = files_in(Path(options.data))
+    if not pictures:
+        raise UnmaskError(f"{options.data} has no pictures: files such as .jpg or .png, in it or in folders in it.")
+    names = Path(options.out).with_suffix(".names.txt")
+    count, width = write_vectors(picture_vectors(options.model, pictures, device=options.device), options.out)
+    write_text(names, "".join(f"{path.relative_to(options.data)}\n" for path in pictures))
+    print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}, names -> {names}")
 
 
 def _lines(given: str | None, encoding: str | None) -> Iterator[str]:

@@ -108,7 +108,7 @@ def _attention(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
     if options.text is None and opened.reads_pictures:
         raise UnmaskError("This model reads pictures: name the file of one.")
-    found = opened.attention(options.text or ANIMAL, options.pair, options.kind)
+    found = opened.attention(ANIMAL if options.text is None else options.text, options.pair, options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}

@@ -123,6 +123,20 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
 
+    sub = add_verb(
+        verbs,
+        "probe",
+        _probe,
+        "Score the states of a model without training it: unmask probe --model FOLDER --train FILE.",
+        fields=True,
+    )
+    needed(add_field(sub, "--model", "FOLDER", "folder of the pre-trained model"))
+    _row_fields(sub)
+    add_field(sub, "--neighbours", "K", "training rows that vote for the label of a row (20)")
+    sub.more_help = _baseline_help
+    sub.add_argument("--json", action="store_true", help="print JSON")
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
 
 def _row_fields(sub: argparse.ArgumentParser) -> None:
     """Add the fields of labelled rows, which `finetune` and `baseline` share."""
@@ -333,6 +347,18 @@ def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     notes: list[str] = []
     found = baselines(config, say=notes.append if options.json else print)
+    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
+
+
+def _probe(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.runs.finetuning.probing import Probing, probe, render
+
+    config = Probing().override(overrides)
+    if options.fields:
+        print_fields(config)
+        return
+    notes: list[str] = []
+    found = probe(config, say=notes.append if options.json else print)
     print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
 
 

@@ -1,4 +1,4 @@
-"""Decoding: greedy and beam search, sampling, limits and blocking, for any model that writes token by token."""
+"""Decoding: greedy and beam search, sampling, limits and blocking, for any model that generates token by token."""
 
 from unmask.generate.batching import generate_all
 from unmask.generate.beam import Search

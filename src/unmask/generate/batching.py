@@ -1,6 +1,6 @@
-"""generate_all: any number of sources, in batches of similar lengths, answered in their own order as they come.
+"""generate_all: hypotheses for any number of sources, computed in batches of similar lengths, yielded in order.
 
-Shapes: B sources, S tokens of the longest; F numbers of a source that is a vector.
+Shapes: B sources, S tokens of the longest source; F numbers of a source that is a vector.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unmask.types import Batch
 
 Source = Sequence[int] | np.ndarray
 LEAST = 256
-"""Tokens of the smallest batch that gets a thread of its own."""
+"""Tokens of the smallest batch that is worth a separate thread."""
 
 
 def generate_all(
@@ -37,20 +37,21 @@ def generate_all(
     device: torch.device | str = "cpu",
     generator: torch.Generator | None = None,
 ) -> Iterator[list[Hypothesis]]:
-    """The hypotheses of each source, in the order of the sources. Sources are read, and answers given, by the window.
+    """The hypotheses of each source, in the order of the sources. Reads sources and yields hypotheses window by window.
 
-    sources  token ids of each, special tokens included, as the model was trained on; or of each one vector [1, F]
+    sources  token ids of each source, special tokens included, as in training; or a vector [1, F] for each source
     end      id of the token that ends a text        pad  id that fills short sources
-    tokens   places that are read at once, padding included, counted once for every hypothesis of a source: those of a
-             batch, or on a CPU, where threads search a batch each (`threads.a_thread_each`), of as many batches. Draws
-             come from one stream, so that batches are sampled one after another
-    window   sources that are sorted by length at a time
-    device   where the model is
+    tokens   the most places in memory at once, padding included, times the hypotheses of a source. On a CPU, the
+             batches of all threads share this number (`threads.a_thread_each`). Sampling computes one batch at a time,
+             because all draws come from one generator
+    window   number of sources that are sorted by length together
+    device   the device of the model
+    generator  the generator of the draws; None makes one from the seed of the `Sampling`
 
-    Raises UnmaskError for an empty source, and what `generate` raises.
+    Raises UnmaskError for an empty source, for `tokens` or `window` below 1, and as `generate` does.
     """
     if tokens < 1 or window < 1:
-        raise UnmaskError(f"A batch of {tokens} tokens or a window of {window} sources holds nothing; give at least 1.")
+        raise UnmaskError(f"A batch of {tokens} tokens or a window of {window} sources is empty; use at least 1.")
     width = search.samples if isinstance(search, Sampling) else search.beam_size
     if isinstance(search, Sampling) and generator is None:
         generator = search.generator(torch.device(device))  # one stream for all batches
@@ -74,7 +75,10 @@ def generate_all(
 
 
 def _places(total: int, room: int, threads: int) -> int:
-    """Places of a batch, so that every thread gets as many of them, and that are worth a thread; at most `room`."""
+    """The places of a batch that give every thread an equal share, at least LEAST if there is room; at most `room`.
+
+    total  tokens of the window        room  places at once
+    """
     if threads == 1:
         return room
     rounds = -(-total // room)
@@ -82,12 +86,14 @@ def _places(total: int, room: int, threads: int) -> int:
 
 
 def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[list[int]]:
-    """Rows of similar lengths, the longest first, so many that a batch has at most `tokens` places, but at least one.
+    """Batches of rows of similar lengths, the longest first. A batch has at most `tokens` places, or a single row.
 
-    first  number of the first row, by which an empty one is named in the UnmaskError
+    first  number of the first source, for the error about an empty one
+
+    Raises UnmaskError for a length of 0.
     """
     if 0 in lengths:
-        raise UnmaskError(f"Source {first + lengths.index(0)} has no tokens; leave it out, or give it the end token.")
+        raise UnmaskError(f"Source {first + lengths.index(0)} has no tokens; remove it, or give it the end token.")
     rows: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if rows and (len(rows) + 1) * lengths[rows[0]] > tokens:
@@ -99,8 +105,8 @@ def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[lis
 
 
 def rectangle(sources: Sequence[Source], pad: int) -> Batch:
-    """Sources as a Batch [B, S], one a row, filled on the right; `documents` is None where nothing is filled. Vectors
-    become one place a row."""
+    """A Batch [B, S] with one source in each row, padded on the right; `documents` is None without padding. A vector
+    becomes a row with one place."""
     if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
         return Batch.of_vectors(torch.from_numpy(np.concatenate(sources)))
     lengths = [len(source) for source in sources]

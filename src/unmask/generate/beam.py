@@ -1,7 +1,7 @@
 """Search: greedy and beam search, with a length penalty, diverse groups and an exact rule for when to stop.
 
-Shapes: B sources, A of them still being searched; G groups of a source's beam; R = A * G beams of w hypotheses;
-N = R * w rows of the model; K candidates of a beam; V vocabulary; P places for the finished of a beam.
+Shapes: B sources, A unfinished sources; G groups of a source's beam; R = A * G beams of w hypotheses; N = R * w rows of
+the model; K candidates of a beam; V vocabulary; P finished hypotheses that a beam keeps.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from unmask.types import Batch
 class Search(Config):
     """Greedy search (beam_size 1) or beam search: the n best hypotheses of each source, by score.
 
-    score(y) = log P(y) / penalty(|y|), where |y| counts the tokens written, the end included, and the penalty is
+    score(y) = log P(y) / penalty(|y|), where |y| counts the generated tokens, the end included, and the penalty is
     |y|^alpha for "power" and ((5 + |y|) / 6)^alpha for "gnmt" (Wu et al. 2016, section 7). `formula` prints it.
 
-    beam_size       hypotheses of a source that are searched at once
+    beam_size       hypotheses in the beam of a source
     n_best          hypotheses returned for a source, at most beam_size
-    length_penalty  alpha; 0 ranks by log-probability alone, more favours longer texts
+    length_penalty  alpha; 0 ranks by log-probability alone, a larger value favours longer texts
     penalty         form of the length penalty
-    stop            when a source is done, see below
-    groups          of a diverse beam (Vijayakumar et al. 2018): each searches with beam_size / groups hypotheses and
-                    keeps away from the tokens that lead the candidates of the groups before it in the same step
-    diversity       taken from the log-probability of a token for each such choice (Hamming diversity), when the
-                    candidates of a step are ordered; scores have no part of it
+    stop            when the search of a source ends, see below
+    groups          groups of a diverse beam (Vijayakumar et al. 2018): each has beam_size / groups hypotheses and
+                    avoids the tokens of the w best candidates of the previous groups in the same step
+    diversity       subtracted from the log-probability of a token for each of these candidates (Hamming diversity). It
+                    changes the order of the candidates, not their scores
     limits          fewest and most tokens        blocking  tokens that may not come next
 
-    One step: of all continuations of a beam by one token, the 2 * w with the highest log-probability are its
-    candidates. A candidate that ends is finished if it is among the first w, else it is dropped; the first w that do
-    not end go on. At the limit of the length the first w are taken as they are. The n best of the finished, by score,
-    are the answer. A source is done at its limit, or when nothing goes on, or
+    In one step, the 2 * w continuations of a beam with the highest log-probability are its candidates. A candidate that
+    ends is finished if it is among the first w, else it is dropped. The first w that do not end continue. At the length
+    limit, the first w are finished as they are. The search returns the n best finished hypotheses by score. The search
+    of a source ends at its length limit, when no hypothesis continues, or
 
-    "certain"   when no hypothesis can still get among the n best, for a total only falls: its best possible score is
-                the present total through the most favourable length, which is the limit for alpha >= 0
-    "estimate"  when beam_size (a group: w) have finished, and no hypothesis would beat the worst of these if it ended
-                now at its present length. Sooner than "certain", and with alpha > 0 it may miss a better longer text.
-                `transformers` has this as early_stopping=False, its default
-    "full"      when beam_size have finished (early_stopping=True)
+    "certain"   when no hypothesis can still become one of the n best. A total only falls, so the best possible score of
+                a hypothesis is its total divided by the largest penalty, which for alpha >= 0 is that of the limit
+    "estimate"  when beam_size hypotheses (in a group: w) have finished, and no other would beat the worst of them if it
+                ended at its current length. This ends earlier than "certain", but with alpha > 0 it may miss a better
+                longer text. In `transformers`, this is early_stopping=False, the default
+    "full"      when beam_size hypotheses have finished (early_stopping=True)
 
-    With one hypothesis (greedy, and groups of one) a text is done when it ends. Results equal those of `transformers`
-    with penalty "power", one group, its `max_new_tokens` as max_length and its `min_new_tokens` as min_length, up to
-    ties and rounding; its "never" is "certain" here. A forced last token is not part of this search.
+    With one hypothesis (greedy search, and groups of one), the search ends with the text. Results equal those of
+    `transformers` with penalty "power", one group, `max_new_tokens` = max_length and `min_new_tokens` = min_length, up
+    to ties and rounding; early_stopping="never" is "certain". There is no forced last token.
     """
 
     beam_size: int = 1
@@ -79,22 +79,22 @@ class Search(Config):
             )
         if not abs(self.length_penalty) <= 10:
             raise UnmaskError(
-                f"length_penalty (--length-penalty) must be from -10 to 10, not {self.length_penalty:g}, which ranks "
-                "nothing sensibly."
+                f"length_penalty (--length-penalty) must be from -10 to 10, not {self.length_penalty:g}: other values "
+                "give no useful ranking."
             )
         if not 0 <= self.diversity < math.inf:
             raise UnmaskError(f"diversity (--diversity) must be at least 0 and finite, not {self.diversity:g}.")
 
     @property
     def formula(self) -> str:
-        """The score of a hypothesis, as one reads it: log P(y) / |y|^0.6."""
+        """The formula of the score for a reader: log P(y) / |y|^0.6."""
         if self.length_penalty == 0:
             return "log P(y)"
         base = "|y|" if self.penalty == "power" else "((5 + |y|) / 6)"
         return f"log P(y) / {base}^{self.length_penalty:g}"
 
     def penalise(self, length: float) -> float:
-        """What the log-probability of `length` tokens is divided by."""
+        """The length penalty of `length` tokens, the divisor of their log-probability."""
         base = length if self.penalty == "power" else (5 + length) / 6
         return float(base**self.length_penalty)
 
@@ -105,25 +105,25 @@ class Search(Config):
 
     @property
     def room(self) -> int:
-        """P, the finished hypotheses of a beam that matter."""
+        """P, the number of finished hypotheses that a beam keeps."""
         return -(-self.n_best // self.groups) if self.stop == "certain" else self.width
 
 
 class Candidates(NamedTuple):
-    """The best continuations of each beam in order, and which of them go on."""
+    """The best continuations of each beam, best first, and which of them continue."""
 
-    slots_RK: Tensor  # the hypothesis of the beam that it continues
+    slots_RK: Tensor  # the hypothesis of the beam that a candidate continues
     tokens_RK: Tensor
     said_RK: Tensor  # log-probability of the token
     totals_RK: Tensor
-    kept_Rw: Tensor  # by their place among the candidates
-    live_Rw: Tensor  # their totals, -inf where fewer than w can go on
+    kept_Rw: Tensor  # ranks of the candidates that continue
+    live_Rw: Tensor  # their totals; -inf if fewer than w can continue
 
 
 class Finished:
-    """The best finished hypotheses of every beam, best first; of equals, the one that finished first.
+    """The best finished hypotheses of every beam, best first; with equal scores, the first to finish comes first.
 
-    scores  [B * G, P], -inf where there is none      codes  [B * G, P] int64: step * K + place among its candidates
+    scores  [B * G, P], -inf for none      codes  [B * G, P] int64: step * K + rank among the candidates of the step
     """
 
     def __init__(self, beams: int, places: int, device: torch.device):
@@ -131,7 +131,7 @@ class Finished:
         self.codes = torch.zeros((beams, places), dtype=torch.long, device=device)
 
     def add(self, beams_R: Tensor, scores_Rw: Tensor, codes_w: Tensor) -> Tensor:
-        """Put candidates among them; the scores [R] that one must beat from now on, -inf while there is room."""
+        """Add finished candidates. Returns the scores [R] that a new hypothesis must beat; -inf while there is room."""
         scores = torch.cat([self.scores[beams_R], scores_Rw], 1)
         codes = torch.cat([self.codes[beams_R], codes_w.expand_as(scores_Rw)], 1)
         order = scores.sort(dim=1, descending=True, stable=True).indices[:, : self.scores.shape[1]]
@@ -143,7 +143,7 @@ class Finished:
 def beam_search(
     model: Writer, sources: Batch, search: Search, *, end: int, trace: Trace | None = None
 ) -> list[list[Hypothesis]]:
-    """The n best hypotheses of each source, best first; fewer where there are not so many. See `generate`."""
+    """The n best hypotheses of each source, best first; fewer if the search found fewer. See `generate`."""
     device, B, G, w = sources.tokens.device, len(sources.tokens), search.groups, search.width
     state = model.prefill(sources, search.beam_size)
     tokens_N = state.first
@@ -155,7 +155,7 @@ def beam_search(
     roomiest_R = torch.tensor([search.penalise(length) for length in most_R.tolist()], device=device)
     finished = Finished(B * G, search.room, device)
     live_Rw = torch.full((B * G, w), -math.inf, device=device)
-    live_Rw[:, 0] = 0  # all hypotheses of a beam are equal at first: one of them counts
+    live_Rw[:, 0] = 0  # at first all hypotheses of a beam are equal, so only one counts
     for length in range(1, int(most_B.max()) + 1):
         go_on()
         logits_NV = model.decode_step(tokens_N, state).float()
@@ -171,7 +171,7 @@ def beam_search(
         codes_w = (length - 1) * new.tokens_RK.shape[1] + torch.arange(scores_Rw.shape[1], device=device)
         worst_R = finished.add(beams_R, scores_Rw, codes_w)
         done_R = last_R | _hopeless(search, new.live_Rw.amax(1), worst_R, length, roomiest_R)
-        going_A = remaining(done_R.view(-1, G).all(1))  # the one place where the host waits
+        going_A = remaining(done_R.view(-1, G).all(1))  # the only synchronisation with the device
         if not len(going_A):
             break
         live_Rw = new.live_Rw.masked_fill(done_R[:, None], -math.inf)
@@ -189,7 +189,7 @@ def beam_search(
 
 
 def _extend(logits_NV: Tensor, live_Rw: Tensor, rules: Rules, search: Search) -> Candidates:
-    """The candidates of every beam. Greedy search compares logits, which are finer than their log-probabilities."""
+    """The candidates of every beam. Greedy search compares logits, which round less than log-probabilities."""
     w, G, V = search.width, search.groups, logits_NV.shape[1]
     log_p_NV = logits_NV.log_softmax(-1)
     ends_N = log_p_NV[:, rules.end].clone()
@@ -214,13 +214,13 @@ def _candidates(
 ) -> Candidates:
     """The candidates of beams, best first: the k best tokens of each hypothesis, then the best of all of these.
 
-    allowed_NV  scores of tokens, -inf for those that are blocked     log_p_NV  their log-probabilities
-    ends_N      log-probability of the end, blocked or not            away_NV   what diversity takes from a score
+    allowed_NV  scores of tokens, -inf for blocked tokens             log_p_NV  their log-probabilities
+    ends_N      score of the end, blocked or not                      away_NV   diversity penalty of each token
     """
     R, w = live_Rw.shape
-    k = 1 if w == 1 else min(2 * w, allowed_NV.shape[1])  # at most w of 2 * w end, so w can go on
+    k = 1 if w == 1 else min(2 * w, allowed_NV.shape[1])  # at most w of the 2 * w candidates end, so w can continue
     order_Nk, tokens_Nk = largest(allowed_NV if away_NV is None else allowed_NV - away_NV, k)
-    stuck_N = order_Nk[:, 0] == -math.inf  # all is blocked: the end is the way out
+    stuck_N = order_Nk[:, 0] == -math.inf  # every token is blocked: allow the end
     order_Nk[:, 0] = torch.where(stuck_N, ends_N, order_Nk[:, 0])
     tokens_Nk[:, 0] = torch.where(stuck_N, end, tokens_Nk[:, 0])
     for scores_NV in (allowed_NV, log_p_NV):
@@ -245,10 +245,12 @@ def _candidates(
 
 
 def _hopeless(search: Search, best_R: Tensor, worst_R: Tensor, length: int, roomiest_R: Tensor) -> Tensor:
-    """[R] bool: nothing that goes on can change the answer, by the rule of the search.
+    """[R] bool: whether, by the rule `search.stop`, no continuing hypothesis can change the result.
 
-    best_R    highest total of what goes on, -inf for nothing     worst_R  score to beat, -inf while there is room
-    length    tokens that were written                            roomiest_R  length penalty at the limit
+    best_R    highest total of a continuing hypothesis, -inf for none
+    worst_R   score to beat, -inf while there is room
+    length    number of generated tokens
+    roomiest_R  length penalty at the limit
     """
     if search.stop == "full":
         return (worst_R > -math.inf) | (best_R == -math.inf)
@@ -258,7 +260,7 @@ def _hopeless(search: Search, best_R: Tensor, worst_R: Tensor, length: int, room
 
 
 def _ranked(found: list[list[Hypothesis]], search: Search) -> list[list[Hypothesis]]:
-    """The n best of each source from its beams: the best of every group first, then the second best of every group."""
+    """The n best hypotheses of each source: first the best of every group, then the second best of every group, ..."""
     G = search.groups
     if G == 1:
         return [hypotheses[: search.n_best] for hypotheses in found]

@@ -1,6 +1,6 @@
-"""Limits and Blocking: how long a text may become, and which tokens may not come next.
+"""Limits and Blocking: the length of a text, and tokens that may not come next.
 
-Shapes: B sources, N hypotheses, T tokens written so far, V vocabulary.
+Shapes: B sources, S tokens of a prompt, N hypotheses, T tokens of the prompt and the text so far, V vocabulary.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from unmask.types import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Config):
-    """How many tokens are written, each limit absolute and as a factor of the source's tokens; the stricter one holds.
-    A source that is a vector has no tokens, and factors say nothing of it.
+    """The number of tokens to generate. Each limit is a number and a factor on the source's length; the stricter one
+    applies. Factors do not apply to a source that is a vector.
 
-    min_length, min_factor  tokens that must come before the token that ends
-    max_length, max_factor  tokens after which a text is cut, the one that ends it included; no factor by default
+    min_length, min_factor  tokens that must come before the end token
+    max_length, max_factor  most tokens of a text, the end token included; no factor by default
     """
 
     min_length: int = 0
@@ -35,19 +35,19 @@ class Limits(Config):
     def __post_init__(self) -> None:
         if not 0 <= self.min_length < self.max_length:
             raise UnmaskError(
-                f"A text of at least {self.min_length} and at most {self.max_length} tokens cannot be written; "
+                f"A text cannot have at least {self.min_length} and at most {self.max_length} tokens; "
                 "min_length must be at least 0 and below max_length."
             )
         if self.min_factor < 0 or (self.max_factor is not None and self.max_factor <= self.min_factor):
             raise UnmaskError(
-                f"Lengths of {self.min_factor} to {self.max_factor} times the source's leave nothing to write; "
+                f"A text cannot have {self.min_factor} to {self.max_factor} times the tokens of its source; "
                 "min_factor must be at least 0 and below max_factor."
             )
 
     def of(self, lengths_B: Tensor, positions: int | None = None) -> tuple[Tensor, Tensor]:
-        """(fewest tokens before the end, most tokens with it), each [B] int64, for sources of these lengths.
+        """(fewest tokens before the end, most tokens with the end), each [B] int64, for sources of these lengths.
 
-        positions  the most that the model can write, if anything limits it
+        positions  the most tokens that the model can generate; None without a limit
         """
         least_B = (lengths_B * self.min_factor).floor().long().clamp(min=self.min_length)
         most_B = torch.full_like(lengths_B, self.max_length if positions is None else min(self.max_length, positions))
@@ -57,9 +57,12 @@ class Limits(Config):
 
 
 def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tensor]:
-    """(fewest tokens before the end, most tokens with it), each [B] int64, for these sources and this model."""
+    """(fewest tokens before the end, most tokens with the end), each [B] int64, for these sources and this model.
+
+    Raises UnmaskError for a prompt that fills all positions of the model.
+    """
     lengths_B = sources.lengths
-    if sources.signal is not None:  # a vector has no length that a text could go by
+    if sources.signal is not None:  # a vector has no length in tokens
         limits = limits.replace(min_factor=0.0, max_factor=None)
     if lengths_B is None:
         lengths_B = torch.full(sources.tokens.shape[:1], sources.tokens.shape[1], device=sources.tokens.device)
@@ -69,8 +72,8 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
         if bool((room_B < 1).any()):
             row = int(room_B.argmin())
             raise UnmaskError(
-                f"Beginning {row} of the batch has {int(lengths_B[row])} tokens, which leaves the model no place to "
-                "write at; shorten it."
+                f"Prompt {row} of the batch has {int(lengths_B[row])} tokens, which leaves the model no position for a "
+                "new token; shorten it."
             )
         most_B = torch.minimum(most_B, room_B)
         least_B = torch.minimum(least_B, most_B - 1)
@@ -78,8 +81,8 @@ def bounds(model: Writer, sources: Batch, limits: Limits) -> tuple[Tensor, Tenso
 
 
 def beginnings(model: Writer, sources: Batch) -> Tensor | None:
-    """The tokens that a language model continues from, [B, S], each row ending at the right, with -1 before it where it
-    is shorter; None for a model whose sources are not part of what it writes."""
+    """The prompts of a language model, [B, S], aligned to the right, with -1 before shorter ones. None for a model that
+    does not continue its source."""
     if not model.continues_prompt:
         return None
     tokens_BS, lengths_B = left_aligned(sources)
@@ -90,14 +93,14 @@ def beginnings(model: Writer, sources: Batch) -> Tensor | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Blocking(Config):
-    """Tokens that may not come next, by what was written so far, and by what a language model continues from. Where
-    nothing is left, the token that ends the text is allowed after all.
+    """Tokens that may not come next, by the text so far and the prompt of a language model. If every token is blocked,
+    the end token is allowed.
 
-    forbidden           ids that are never written: padding, the unknown token
-    repetition_penalty  at least 1: what was written before is divided by it where positive, multiplied where negative
-                        (Keskar et al. 2019, section 4.1). It acts on logits, but in a beam on log-probabilities, as
-                        `transformers` has it
-    no_repeat_ngram     no n-gram of this size is written twice (Paulus et al. 2018, section 2.5); 0 allows all
+    forbidden           ids that are never generated: padding, the unknown token
+    repetition_penalty  at least 1: divides the positive scores of earlier tokens, and multiplies their negative scores
+                        (Keskar et al. 2019, section 4.1). As in `transformers`, the scores are logits, or
+                        log-probabilities in a beam
+    no_repeat_ngram     no n-gram of this size is generated twice (Paulus et al. 2018, section 2.5); 0 allows all
     """
 
     forbidden: tuple[int, ...] = ()
@@ -106,21 +109,23 @@ class Blocking(Config):
 
     def __post_init__(self) -> None:
         if not 1 <= self.repetition_penalty < math.inf:
-            raise UnmaskError(f"A repetition penalty is at least 1, which is none, not {self.repetition_penalty}.")
+            raise UnmaskError(f"The repetition penalty must be at least 1 (no penalty), not {self.repetition_penalty}.")
         if self.no_repeat_ngram < 0:
-            raise UnmaskError(f"No n-gram has {self.no_repeat_ngram} tokens; 0 allows every repetition.")
+            raise UnmaskError(
+                f"no_repeat_ngram must be at least 0 (every n-gram may repeat), not {self.no_repeat_ngram}."
+            )
 
     @property
     def remembers(self) -> bool:
-        """Whether what may come next depends on what came before."""
+        """Whether the blocked tokens depend on the tokens so far."""
         return self.repetition_penalty != 1 or self.no_repeat_ngram > 0
 
 
 class Rules:
-    """Limits and blocking at work: they follow the hypotheses of one batch, and write -inf where nothing may be.
+    """Applies limits and blocking to the hypotheses of one batch: the scores of blocked tokens become -inf.
 
     least_N    [N] int64: tokens that must come before the end      end  id of the token that ends a text
-    before_NS  [N, S] int64: the tokens that each continues from, see `beginnings`; None: they begin with nothing
+    before_NS  [N, S] int64: the prompt of each hypothesis, see `beginnings`; None without prompts
     """
 
     def __init__(self, blocking: Blocking, least_N: Tensor, end: int, before_NS: Tensor | None = None):
@@ -133,23 +138,23 @@ class Rules:
 
     @classmethod
     def of(cls, blocking: Blocking, model: Writer, sources: Batch, least_B: Tensor, width: int, end: int) -> Rules:
-        """Those for `width` hypotheses of each source."""
+        """The rules for `width` hypotheses of each source."""
         before_BS = beginnings(model, sources) if blocking.remembers else None
         before_NS = None if before_BS is None else before_BS.repeat_interleave(width, 0)
         return cls(blocking, least_B.repeat_interleave(width), end, before_NS)
 
     def check(self, vocabulary: int) -> None:
-        """Raise UnmaskError where an id is not one of the vocabulary."""
+        """Raises UnmaskError for an id outside the vocabulary, and if the end token is forbidden."""
         if vocabulary < 2:
             raise UnmaskError("A vocabulary of one token leaves nothing to choose; the model must know at least two.")
         for kind, token in [("end", self.end), *(("forbidden", token) for token in self.blocking.forbidden)]:
             if not 0 <= token < vocabulary:
-                raise UnmaskError(f"The {kind} token {token} is not among the model's {vocabulary}; name another id.")
+                raise UnmaskError(f"The {kind} token {token} is not one of the model's {vocabulary} ids; use another.")
         if self.end in self.blocking.forbidden:
             raise UnmaskError(f"Token {self.end} ends every text and cannot be forbidden; use Limits for its length.")
 
     def apply(self, scores_NV: Tensor) -> Tensor:
-        """[N, V] logits or log-probabilities with -inf for what may not come next. Changes what it is given."""
+        """[N, V] logits or log-probabilities with -inf for blocked tokens. Changes its argument in place."""
         if self.history_NT is not None and self.history_NT.shape[1]:
             scores_NV = self._repetition(scores_NV, self.history_NT)
             self._ngrams(scores_NV, self.history_NT)
@@ -160,7 +165,7 @@ class Rules:
         return scores_NV
 
     def advance(self, rows_N: Tensor | None, tokens_N: Tensor) -> None:
-        """Hypothesis i continues from hypothesis rows_N[i] (None: from itself) with a token more."""
+        """Record that hypothesis i continues hypothesis rows_N[i] (None: itself) with the token tokens_N[i]."""
         self.written += 1
         if rows_N is not None and self.longest_least:
             self.least_N = self.least_N[rows_N]
@@ -172,12 +177,12 @@ class Rules:
         penalty = self.blocking.repetition_penalty
         if penalty == 1:
             return scores_NV
-        history_NT = torch.where(history_NT < 0, history_NT[:, -1:], history_NT)  # the last one is a token
+        history_NT = torch.where(history_NT < 0, history_NT[:, -1:], history_NT)  # the last entry of a row is a token
         said_NT = scores_NV.gather(1, history_NT)
         return scores_NV.scatter(1, history_NT, torch.where(said_NT > 0, said_NT / penalty, said_NT * penalty))
 
     def _ngrams(self, scores_NV: Tensor, history_NT: Tensor) -> None:
-        """Where the last n - 1 tokens were written before, what followed them then may not follow them now."""
+        """Block the tokens that followed an earlier occurrence of the last n - 1 tokens."""
         n, T = self.blocking.no_repeat_ngram, history_NT.shape[1]
         if not 0 < n <= T:
             return
@@ -190,9 +195,9 @@ class Rules:
 
 
 def remaining(done_A: Tensor) -> Tensor:
-    """Which sources go on: each in its own place, but where one is done, one from the back takes its place.
+    """The indices of unfinished sources. Each keeps its place; sources from the end fill the places of finished ones.
 
-    So no more is moved in a cache than there are gaps.
+    So a cache moves only as many rows as there are gaps.
     """
     done = done_A.cpu()
     going = (~done).nonzero().squeeze(1)
@@ -202,10 +207,10 @@ def remaining(done_A: Tensor) -> Tensor:
 
 
 def largest(scores_NV: Tensor, k: int, block: int = 128) -> tuple[Tensor, Tensor]:
-    """(values, indices) [N, k] of the k largest of each row, in order, as `topk` finds them, but faster on wide rows.
+    """(values, indices) [N, k] of the k largest of each row, in order, like `topk` but faster on wide rows.
 
-    The k largest lie in the k blocks whose largest are largest, so all but k blocks are only looked through for their
-    maximum. With k = 1 the first of equal values is taken.
+    The k largest values lie in the k blocks with the largest maxima, so only these blocks are sorted. With k = 1, the
+    first of equal values is chosen.
     """
     whole = scores_NV.shape[1] // block
     if whole < 4 * k:

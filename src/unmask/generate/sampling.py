@@ -1,7 +1,7 @@
 """Sampling: texts drawn from the model's distribution: temperature, top-k, top-p, min-p.
 
-Shapes: B sources, A of them still being written; n samples of each; N = A * n rows of the model; V vocabulary;
-K tokens on the shortlist.
+Shapes: B sources, A unfinished sources; n samples of each; N = A * n rows of the model; V vocabulary; K tokens on the
+shortlist.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from unmask.types import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Config):
-    """Each token is drawn from softmax(logits / temperature), restricted by what follows, in this order.
+    """Each token is drawn from softmax(logits / temperature), restricted by top_k, top_p and min_p, in this order.
 
     samples      texts drawn for each source, independently
-    temperature  above 0; below 1 is closer to greedy search, above 1 closer to chance
-    top_k        only the k most probable tokens (Fan et al. 2018, section 5.1); 0 is all
-    top_p        of these, only the fewest most probable that make up this share (Holtzman et al. 2020, section 3.1)
-    min_p        of these, only those at least this fraction as probable as the most probable one (Nguyen et al. 2024)
-    seed         of the draws, where no generator is passed
+    temperature  above 0; below 1 is closer to greedy search, above 1 closer to uniform
+    top_k        keep only the k most probable tokens (Fan et al. 2018, section 5.1); 0 keeps all
+    top_p        of these, keep only the smallest set with this probability (Holtzman et al. 2020, section 3.1)
+    min_p        of these, keep tokens with at least this fraction of the highest probability (Nguyen et al. 2024)
+    seed         seed of the draws if no generator is passed
     limits       fewest and most tokens          blocking  tokens that may not come next
     """
 
@@ -45,7 +45,7 @@ class Sampling(Config):
 
     def __post_init__(self) -> None:
         if self.samples < 1:
-            raise UnmaskError(f"{self.samples} samples are none; draw at least one.")
+            raise UnmaskError(f"The number of samples must be at least 1, not {self.samples}.")
         if not 0 < self.temperature < math.inf:
             raise UnmaskError(
                 f"The temperature must be above 0, not {self.temperature}; for the most probable tokens use Search() "
@@ -59,11 +59,11 @@ class Sampling(Config):
             raise UnmaskError(f"min_p (--min-p) must be from 0 (all tokens) to 1, not {self.min_p:g}.")
 
     def generator(self, device: torch.device) -> torch.Generator:
-        """A stream of draws that starts at the seed."""
+        """A new generator with the seed."""
         return torch.Generator(device).manual_seed(self.seed)
 
     def shortlist(self, logits_NV: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(logits [N, K] to draw from, -inf for what is left out; their tokens [N, K], None for 0 ... V - 1)."""
+        """(logits [N, K] to draw from, -inf for excluded tokens; their ids [N, K], None for 0 ... V - 1)."""
         logits_NK, tokens_NK = logits_NV / self.temperature, None
         if 0 < self.top_k < logits_NV.shape[1]:
             logits_NK, tokens_NK = largest(logits_NK, self.top_k)
@@ -94,7 +94,7 @@ def sample(
     generator: torch.Generator | None = None,
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
-    """The samples of each source, in the order in which they were drawn. See `generate`."""
+    """The samples of each source, in the order of the draws. See `generate`."""
     device, B, n = sources.tokens.device, len(sources.tokens), sampling.samples
     generator = sampling.generator(device) if generator is None else generator
     state = model.prefill(sources, n)
@@ -122,7 +122,7 @@ def sample(
         scores_Bn[sources_A] = torch.where(over_An, totals_An, scores_Bn[sources_A])
         codes_Bn[sources_A] = torch.where(over_An, (length - 1) * n + every_An, codes_Bn[sources_A])
         going_An = going_An & ~over_An
-        on_A = remaining(~going_An.any(1))  # the one place where the host waits
+        on_A = remaining(~going_An.any(1))  # the only synchronisation with the device
         if not len(on_A):
             break
         rows_N = None
@@ -136,11 +136,11 @@ def sample(
 
 
 def _draw(logits_NV: Tensor, rules: Rules, sampling: Sampling, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """(tokens [N], their log-probabilities [N] by the model itself)."""
+    """(tokens [N], their log-probabilities [N] in the model's full distribution)."""
     log_p_NV = logits_NV.log_softmax(-1)
     ends_N = logits_NV[:, rules.end].clone()
     allowed_NV = rules.apply(logits_NV)
-    stuck_N = allowed_NV.amax(1) == -math.inf  # all is blocked: the end is the way out
+    stuck_N = allowed_NV.amax(1) == -math.inf  # every token is blocked: allow the end
     allowed_NV[:, rules.end] = torch.where(stuck_N, ends_N, allowed_NV[:, rules.end])
     tokens_N = sampling.draw(allowed_NV, generator)
     return tokens_N, log_p_NV.gather(1, tokens_N[:, None]).squeeze(1)

@@ -1,7 +1,7 @@
-"""Hypothesis, what a search answers with; Trace, every step of a search, from which answers and trees are read.
+"""Hypothesis: a result of a search. Trace: every step of a search, for results and search trees.
 
-Shapes: R beams (a beam is a source, or one of a source's groups), w hypotheses of a beam, K candidates of a step, of
-which w go on; M hypotheses that are read.
+Shapes: R beams (a beam is a source, or one of a source's groups), w hypotheses of a beam, K candidates of a step (w of
+them continue); M hypotheses to read.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from unmask.errors import UnmaskError
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """A text that was written for a source.
+    """A text that a model generated for a source.
 
-    tokens                   ids, without the one that ended it
-    score                    what it was ranked by: the log-probability through the length penalty
+    tokens                   ids, without the end token
+    score                    the ranking score: the log-probability divided by the length penalty
     log_probability          natural logarithm of the model's probability of the tokens, the end included
-    token_log_probabilities  its parts, one for each token, and one more for the end of a finished text
-    finished                 it ended by itself; False where the limit of the length cut it
+    token_log_probabilities  its terms, one for each token, and one more for the end of a finished text
+    finished                 whether the text has an end token; False if the length limit cut it
     """
 
     tokens: list[int]
@@ -37,17 +37,18 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A candidate of a recorded search: a hypothesis that continues from another by one token.
+    """A candidate of a recorded search: a hypothesis that continues another one by one token.
 
-    step             tokens that it has
-    token            the last of them
-    parent           its place among the nodes of the source, None for a first token
-    log_probability  of the last token
-    total            of all tokens, as the search added them up (blocking included, the diversity penalty not)
-    score            the total through the length penalty
-    fate             "kept": among the w that may go on; "finished": it ended or was cut, and may be an answer;
-                     "dropped": too low among the candidates
-    group            of a diverse beam, else 0
+    step             number of tokens
+    token            the last token
+    parent           index of the parent in the nodes of the source, None for a first token
+    log_probability  log-probability of the last token
+    total            log-probability of all tokens as the search adds it up: with the repetition penalty, without the
+                     diversity penalty
+    score            the total divided by the length penalty
+    fate             "kept": one of the w candidates that may continue; "finished": it ended or was cut, and may be
+                     returned; "dropped": ranked too low
+    group            group of a diverse beam, else 0
     """
 
     step: int
@@ -61,19 +62,19 @@ class Node:
 
 
 class Step(NamedTuple):
-    """What a search did in one step. Candidates come in their order, best first."""
+    """One step of a search. Candidates are in order, best first."""
 
-    beams_R: Tensor  # which beams were still searched
-    slots_RK: Tensor  # which hypothesis of the beam a candidate continues from
+    beams_R: Tensor  # the unfinished beams
+    slots_RK: Tensor  # the hypothesis of the beam that a candidate continues
     tokens_RK: Tensor
     said_RK: Tensor  # log-probability of the token
     totals_RK: Tensor
-    kept_Rw: Tensor  # which candidates go on, by their rank
-    over_RK: Tensor  # which candidates became answers
+    kept_Rw: Tensor  # ranks of the candidates that continue
+    over_RK: Tensor  # whether a candidate is finished
 
 
 class Arrays(NamedTuple):
-    """A `Step` in NumPy, and where each beam is found in it."""
+    """A `Step` in NumPy; `rows` maps the number of a beam to its row."""
 
     rows: dict[int, int]
     slots: np.ndarray
@@ -86,9 +87,9 @@ class Arrays(NamedTuple):
 
 @dataclass(slots=True)
 class Trace:
-    """Every candidate of every step of a search: those that went on, those that ended, and those that were dropped.
+    """Every candidate of every step of a search, whether it continued, ended, or was dropped.
 
-    Candidates are the 2 * w best continuations of a beam (1 in greedy search): what lies below is not kept.
+    Candidates are the 2 * w best continuations of a beam (1 in greedy search); the others are not recorded.
 
     >>> trace = Trace()                                               # doctest: +SKIP
     >>> generate(model, batch, Search(beam_size=4), end=2, trace=trace)   # doctest: +SKIP
@@ -101,16 +102,16 @@ class Trace:
     _arrays: list[Arrays] = field(default_factory=list)
 
     def begin(self, groups: int, penalty: Callable[[int], float]) -> None:
-        """Get ready for a search. Raises UnmaskError where one was recorded already."""
+        """Prepare for a search. Raises UnmaskError if the trace already holds one."""
         if self.steps:
-            raise UnmaskError("A Trace holds one search and this one is full; make a new Trace for the next.")
+            raise UnmaskError("This Trace already holds a search; make a new Trace for each search.")
         self.groups, self.penalty = groups, penalty
 
     def nodes(self, source: int) -> list[Node]:
-        """All candidates for a source, those of earlier steps first. Hypotheses that cannot be are left out."""
+        """All candidates for a source with a probability above 0, those of earlier steps first."""
         nodes: list[Node] = []
         for group in range(self.groups):
-            before: dict[int, int] = {}  # slot -> place of the node that lies there
+            before: dict[int, int] = {}  # slot -> index of its node
             for number, step in enumerate(self.arrays(), start=1):
                 row = step.rows.get(source * self.groups + group)
                 if row is None:
@@ -138,9 +139,9 @@ class Trace:
         return nodes
 
     def paths(self, beams_M: np.ndarray, steps_M: np.ndarray, ranks_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(tokens, log-probability of each), both [M, T], of candidates, followed back to their first tokens.
+        """(tokens, log-probability of each), both [M, T], of candidates, traced back to their first tokens.
 
-        beams_M, steps_M, ranks_M  [M]: the beam of each, the step (from 0) it was made in, its place there
+        beams_M, steps_M, ranks_M  [M]: the beam of each candidate, its step (from 0), and its rank in that step
         """
         arrays = self.arrays()[: int(steps_M.max(initial=-1)) + 1]
         tokens_MT = np.zeros((len(beams_M), len(arrays)), np.int64)
@@ -164,9 +165,12 @@ class Trace:
 
 
 def answers(trace: Trace, scores_RP: Tensor, codes_RP: Tensor, end: int) -> list[list[Hypothesis]]:
-    """The hypotheses of each beam, from where they ended: scores, -inf for none, and codes: step * K + candidate.
+    """The hypotheses of each beam.
 
-    Raises UnmaskError for a beam that wrote nothing: the model said NaN, or nothing was possible.
+    scores_RP  scores of the finished hypotheses, -inf for none
+    codes_RP   where each hypothesis ended: step * K + rank of the candidate
+
+    Raises UnmaskError for a beam without a hypothesis: the model returned NaN, or every token was blocked.
     """
     scores, codes = scores_RP.cpu().numpy(), codes_RP.cpu().numpy()
     beams_M, places_M = np.nonzero(scores > -np.inf)
@@ -181,7 +185,7 @@ def answers(trace: Trace, scores_RP: Tensor, codes_RP: Tensor, end: int) -> list
     for beam, hypotheses in enumerate(found):
         if not hypotheses:
             raise UnmaskError(
-                f"Nothing could be written for source {beam // trace.groups} of the batch: the model gives no token "
-                "a probability above 0, not even the end; look for NaN in its weights, or allow more tokens."
+                f"The model can generate nothing for source {beam // trace.groups} of the batch: no token, not even "
+                "the end, has a probability above 0; look for NaN in its weights, or allow more tokens."
             )
     return found

@@ -1,4 +1,4 @@
-"""generate: what a model writes for each source, by search or by sampling."""
+"""generate: the texts that a model generates for each source, by search or by sampling."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def generate(
     trace: Trace | None = None,
 ) -> list[list[Hypothesis]]:
     """The hypotheses of each source, one list for each row of `sources`: the n best of a `Search`, best first, or the
-    samples of a `Sampling` as they were drawn.
+    samples of a `Sampling` in the order of the draws.
 
     end        id of the token that ends a text
-    generator  of the draws, on the device of the model; None starts at the seed of the `Sampling`
-    trace      an empty `Trace`, which is filled with every step
+    generator  the generator of the draws, on the device of the model; None makes one from the seed of the `Sampling`
+    trace      an empty `Trace`; every step is recorded in it
 
-    Sources that are done leave the batch at once. The tensor that `decode_step` returns is written into. Answers do not
-    depend on the other sources of the batch, except for draws, and for rounding where the model has any.
+    Finished sources leave the batch at once. The search changes the tensor that `decode_step` returns in place. The
+    hypotheses of a source do not depend on the other sources of the batch, except for draws and rounding.
 
-    Raises UnmaskError for a model in training mode, an empty batch, ids that the model does not have, a `trace` that is
-    used already, and a source for which nothing can be written.
+    Raises UnmaskError for a model in training mode, an empty batch, ids outside the vocabulary, a `trace` that already
+    holds a search, and a source for which the model can generate nothing.
     """
     if model.training:
-        raise UnmaskError("The model is in training mode and would write with dropout; call model.eval() first.")
+        raise UnmaskError("The model is in training mode and would generate with dropout; call model.eval() first.")
     if not sources.tokens.numel():
         raise UnmaskError("There are no sources, or none with a token; give at least one row with one token.")
     if isinstance(search, Sampling):

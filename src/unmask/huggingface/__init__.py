@@ -1,7 +1,7 @@
-"""Hugging Face checkpoint folders: config.json, model.safetensors and the tokenizer, read and written by a table.
+"""Hugging Face checkpoint folders: config.json, model.safetensors and the processor, read and written by tables.
 
-Nothing is passed over in silence: a key that no rule names, a parameter without a value, and a field whose
-value the page does not implement are errors. Nothing is unpickled.
+Unknown content is an error: a key that no rule names, a parameter without a value, and a field whose value the page
+does not implement. No pickle is opened.
 """
 
 from unmask.huggingface.average import average

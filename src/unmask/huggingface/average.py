@@ -1,4 +1,4 @@
-"""Checkpoint averaging: one model in place of the last few of a run (Vaswani et al. 2017, section 6.1)."""
+"""Checkpoint averaging: the mean of the last checkpoints of a run (Vaswani et al. 2017, section 6.1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from unmask.huggingface.weights import read_tensors
 
 
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of several checkpoint folders, by name; computed in float64, kept in their own type.
+    """The mean of the weights of several checkpoint folders, by name, computed in float64 and returned in their dtype.
 
-    Tensors that are no floats must be equal everywhere, as nothing lies between them. Raises `UnmaskError` where a
-    folder has no weights, or other names or shapes than the first.
+    Tensors of integers must be equal in all folders. Raises `UnmaskError` if they are not, if a folder has no weights,
+    and if its names or shapes differ from the first.
     """
     if not folders:
-        raise UnmaskError("There is no checkpoint to average; name one folder or more.")
+        raise UnmaskError("There is no checkpoint to average; name at least one folder.")
     first = read_tensors(folders[0])
     sums = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in first.items()}
     for folder in folders[1:]:
@@ -35,7 +35,7 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
             if tensor.is_floating_point():
                 sums[name] += tensor
             elif not torch.equal(tensor, first[name]):
-                raise UnmaskError(f"'{name}' holds whole numbers and differs in {folder}: it has no average.")
+                raise UnmaskError(f"'{name}' holds integers and differs in {folder}: only floats can be averaged.")
     return {
         name: (total / len(folders)).to(first[name].dtype) if total.is_floating_point() else total
         for name, total in sums.items()

@@ -1,4 +1,4 @@
-"""config.json of a Hugging Face folder: to the config of a page and back. No field is passed over in silence."""
+"""config.json of a Hugging Face folder: converted to the config of a page and back. An unknown field is an error."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROBLEMS = {
     "multilabel": "multi_label_classification",
     "regression": "regression",
 }
-"""Head -> what config.json calls its kind of problem."""
+"""Head -> its `problem_type` in config.json."""
 
 TABLES: dict[str, Table[Any]] = {
     table.model_type: table
@@ -69,12 +69,12 @@ TABLES: dict[str, Table[Any]] = {
         vector_decoder.VECTOR_DECODER,
     )
 }
-"""Model type -> table. A model is written by the first one that can say all of it."""
+"""Model type -> table. The first table without an obstacle writes a model."""
 
 READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
 """Endings of the files that are read when a folder is opened."""
 
-# Fields of config.json that do not change what an encoder computes: bookkeeping, what to return, text generation.
+# Fields of config.json that do not change the outputs of an encoder: bookkeeping, return values, text generation.
 IRRELEVANT = frozenset(
     """
     _attn_implementation_autoset _name_or_path _num_labels architectures bos_token_id cls_token_id directionality dtype
@@ -86,12 +86,12 @@ IRRELEVANT = frozenset(
     decoder_start_token_id diversity_penalty length_penalty max_length num_beam_groups num_beams num_return_sequences
     repetition_penalty temperature top_k top_p typical_p n_ctx n_special predict_special_tokens
     summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
-    """.split()  # noqa: SIM905 (a list of this length, one name a line, hides the page)
+    """.split()  # noqa: SIM905 (one name per line would take a page)
 )
 
 
 def table_of(config: Config) -> Table[Any]:
-    """The table that a model of this config is written by. Raises UnmaskError where there is none."""
+    """The table that writes a model of this config. Raises UnmaskError if there is none."""
     for table in _tables():
         if not table.obstacles(config):
             return table
@@ -103,17 +103,17 @@ def _tables() -> list[Table[Any]]:
 
 
 def only_here(config: Config) -> str:
-    """One sentence on why `transformers` will not open the folder of such a model; empty where it will."""
+    """One sentence on why `transformers` cannot open the folder of such a model; empty if it can."""
     if table_of(config).architectures:
         return ""
     published = [table.obstacles(config) for table in _tables() if table.architectures and table.config is type(config)]
     found = min(published, key=len, default=[f"the wiring of {type(config).__name__}"])
-    return f"transformers has no model with {' and '.join(found)}: the folder opens in unmask alone."
+    return f"transformers has no model with {' and '.join(found)}: only unmask can open the folder."
 
 
 def require_model(folder: Path) -> None:
-    """Raises UnmaskError for a folder without a config.json, saying what it holds instead, and for one in which a file
-    of a kind that is read is no regular file."""
+    """Raises UnmaskError for a folder without a config.json, with what it holds instead, and for a folder in which a
+    name with an ending of READ is not a regular file."""
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.suffix in READ:
             regular(path)
@@ -122,17 +122,17 @@ def require_model(folder: Path) -> None:
     if not folder.is_dir():
         raise UnmaskError(f"There is no model folder {folder}.")
     if (folder / "vectors.safetensors").is_file():
-        raise UnmaskError(f"{folder} holds word vectors, not a model: ask them with `unmask words`.")
+        raise UnmaskError(f"{folder} holds word vectors, not a model: query them with `unmask words`.")
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
-        raise UnmaskError(f"{folder} holds a run that has not ended, and no model yet: continue with it by --resume.")
+        raise UnmaskError(f"{folder} holds an unfinished run, and no model yet: continue it with --resume.")
     raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
 
 
 def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:
-    """The table that a config.json is read by. Raises UnmaskError for a model type that no table has."""
+    """The table that reads a config.json. Raises UnmaskError for a model type without a table."""
     kind = values.get("model_type")
     if not isinstance(kind, str):
-        raise UnmaskError(f"{folder / 'config.json'} has no model_type: it is not the configuration of a model.")
+        raise UnmaskError(f"{folder / 'config.json'} has no model_type: it does not describe a model.")
     if kind not in TABLES:
         raise unknown(f"reader for the model type of {folder}:", kind, TABLES)
     table = TABLES[kind]
@@ -141,10 +141,10 @@ def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:
 
 
 def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> Page:
-    """The page's config. A field that is absent means what it means to the reference.
+    """The page's config. An absent field has the default of the reference.
 
-    Raises UnmaskError, naming the file and the field, for a value of another kind, one that the page does not implement
-    and a field that it does not know.
+    Raises UnmaskError, with the file and the field, for a value of the wrong type, a value that the page does not
+    implement, and an unknown field.
     """
     place = folder / "config.json"
     for part in table.parts:
@@ -154,13 +154,13 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
             raise UnmaskError(f"{place}: {name} = {values[name]!r} is not supported; only {required!r} is.")
     if values.get("problem_type") not in (None, *PROBLEMS.values()):
         raise UnmaskError(
-            f"{place}: problem_type = {values['problem_type']!r} is none of {', '.join(PROBLEMS.values())}."
+            f"{place}: problem_type = {values['problem_type']!r} is not one of {', '.join(PROBLEMS.values())}."
         )
     for name, value in values.items():
         known = name in table.fields or name in table.fixed or name in IRRELEVANT or name in table.ignored
         name = name if name.isprintable() else ascii(name)
         if not known and value not in (None, False, [], {}, "", 0):
-            raise UnmaskError(f"{place}: the field {name} = {value!r} is not one that this model implements.")
+            raise UnmaskError(f"{place}: this model does not implement the field {name} = {value!r}.")
     hints = get_type_hints(table.config)
     ours: dict[str, Any] = {}
     for name, its in table.fields.items():
@@ -170,10 +170,10 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
         value = typed(value, hints[its], f"{place}: {name}")
         value = value - table.shift[name] if name in table.shift else value
         if ours.setdefault(its, value) != value:
-            raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which says {ours[its]!r}.")
+            raise UnmaskError(f"{place}: {name} = {value!r} contradicts another field, which has {ours[its]!r}.")
     if (ours.get("padding") or 0) < 0:
         name = next(name for name, its in table.fields.items() if its == "padding")
-        raise UnmaskError(f"{place}: {name} = {values[name]!r} is the id of no token.")
+        raise UnmaskError(f"{place}: {name} = {values[name]!r} is negative, and not the id of a token.")
     try:
         return table.config.from_dict({**table.required, **ours})
     except UnmaskError as error:
@@ -183,12 +183,12 @@ def read_config(table: Table[Page], values: Mapping[str, Any], folder: Path) -> 
 def completed(
     table: Table[Any], config: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], folder: Path
 ) -> tuple[Table[Any], Any]:
-    """The config with what its fields alone do not say, and the table that has the names of such a model's weights.
+    """The variant of the table for the weights, and the config, completed by the parts of the table (`Part.deduce`).
 
     values   config.json, as it is stored
     tensors  the weights, under the names of the folder
 
-    Raises UnmaskError where the parts of the table do, and for a value that the page does not take.
+    Raises UnmaskError as the parts do, and for a value that the page does not accept.
     """
     place = folder / "config.json"
     fields: dict[str, Any] = {}
@@ -201,23 +201,23 @@ def completed(
     return next((one for one in (table, *table.variants) if not one.obstacles(config)), table), config
 
 
-# Heads that are one class in transformers, apart by `problem_type`; and those that it has no class for.
+# Heads that share a class in transformers and differ by `problem_type`; heads that have no class in transformers.
 _ONE_CLASS = {"regression": "classification", "multilabel": "classification"}
 _UNKNOWN_THERE = frozenset({"crf", "pairs"})
 
 
 def published(heads: Set[str]) -> frozenset[str]:
-    """Heads of ours as the tables name those of a class of `transformers`."""
+    """The names of these heads in `Table.architectures`, without heads that no class of `transformers` has."""
     return frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
 
 
 def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[str, Any]:
-    """config.json of a model. Raises UnmaskError for another number of labels than its head has outputs."""
+    """config.json of a model. Raises UnmaskError if the number of labels differs from the outputs of the head."""
     heads, page = frozenset(model.heads) & table.heads.keys(), model.config
     config = page.to_dict()
     classes = [name for name, has in table.architectures.items() if has == published(heads)][:1]
     if not model.heads and page.pools and model.pooler is None:
-        classes = []  # their class for a trunk has a pooler, for which this folder has no weights
+        classes = []  # the trunk's class in transformers has a pooler, and this folder has no weights for it
     values: dict[str, Any] = {
         "architectures": classes,
         "model_type": table.model_type,
@@ -229,12 +229,12 @@ def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[
     for name, outputs in ((name, head.outputs) for name, head in asked.items() if head.has_labels):
         names = list(labels) or _usual_names(name, outputs)
         if len(names) != outputs:
-            raise UnmaskError(f"The {name} head has {outputs} outputs but {len(names)} label names were given.")
+            raise UnmaskError(f"The {name} head has {outputs} outputs, but there are {len(names)} label names.")
         values |= {
             "id2label": {str(i): n for i, n in enumerate(names)},
             "label2id": {n: i for i, n in enumerate(names)},
         }
-    if "sop" in heads and _outputs(model, "sop") != 2:  # which transformers sizes by the labels, two unless they differ
+    if "sop" in heads and _outputs(model, "sop") != 2:  # transformers takes this size from id2label, by default 2
         values["id2label"] = {str(i): name for i, name in enumerate(_usual_names("sop", _outputs(model, "sop")))}
     for name in asked.keys() & PROBLEMS.keys():
         values["problem_type"] = PROBLEMS[name]
@@ -248,10 +248,10 @@ def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[
 
 
 def own_heads(values: Mapping[str, Any], folder: Path) -> dict[str, Head]:
-    """Heads that no table names, by what `config_json` wrote of them. Raises UnmaskError where that is damaged."""
+    """The heads that no table names, as `config_json` described them. Raises UnmaskError if that field is damaged."""
     found = values.get("unmask_own_heads") or {}
     if not isinstance(found, Mapping) or not all(isinstance(fields, Mapping) for fields in found.values()):
-        raise UnmaskError(f"{folder / 'config.json'}: unmask_own_heads must map names to what each head answers.")
+        raise UnmaskError(f"{folder / 'config.json'}: unmask_own_heads must map the name of each head to its fields.")
     hints, heads = get_type_hints(Head), {}
     for name, fields in found.items():
         place = f"{folder / 'config.json'}: unmask_own_heads of {name}"
@@ -262,20 +262,20 @@ def own_heads(values: Mapping[str, Any], folder: Path) -> dict[str, Head]:
 
 
 def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
-    """Names of the outputs, in their order; none where there is no id2label. Raises UnmaskError where its numbers are
-    not those from 0 on."""
+    """Names of the outputs, in their order; empty without the field id2label. Raises UnmaskError if its keys are not
+    the numbers 0, 1, ..."""
     names = values.get("id2label") or {}
     try:
         numbered = {int(number): str(name) for number, name in names.items()}
     except (ValueError, AttributeError):
         raise UnmaskError(f"{folder / 'config.json'}: id2label must map numbers to label names.") from None
     if sorted(numbered) != list(range(len(names))):
-        raise UnmaskError(f"{folder / 'config.json'}: id2label must number its {len(names)} labels from 0 on.")
+        raise UnmaskError(f"{folder / 'config.json'}: id2label must number its {len(names)} labels from 0.")
     return tuple(numbered[i] for i in range(len(numbered)))
 
 
 def _usual_names(head: str, outputs: int) -> list[str]:
-    """Names for the outputs of a head without names."""
+    """Default names of the outputs of a head."""
     if head == "regression" and outputs == 1:
         return ["score"]
     return [f"LABEL_{i}" for i in range(outputs)]

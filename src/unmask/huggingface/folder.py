@@ -1,4 +1,4 @@
-"""Model folders: config, weights and processor together, read and written, of every system by its table."""
+"""Model folders: read and write config, weights and processor together, for every system by its table."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from unmask.types import Head
 
 WORDS_FILE = "words.txt"
 STALE = (MANIFEST, GENERATION, sentence_transformers.MODULES)
-"""Files that say something of the weights, or of the tokenizer, that were in a folder before."""
+"""Files that describe the previous weights or the previous tokenizer of a folder, and are removed."""
 
 M = TypeVar("M")
 
@@ -55,13 +55,13 @@ M = TypeVar("M")
 class Loaded(Generic[M]):
     """A folder in memory.
 
-    model, processor  ready to use, in evaluation mode; the processor is None where the folder has none. Models of
-                      text have a `Tokenizer`; that of an encoder–decoder may have two sides
-    labels            class names, in the order of the outputs, of a classification or tagging head
-    new, dropped      parts that were initialised afresh, and stored ones that were not asked for
-    settings          what the task or run that made the folder wants remembered (`Task.settings`); of an
-                      encoder–decoder that another program wrote, how it searches
-    words             what a head over words guesses (`objectives.bidirectional`); nothing in folders without one
+    model, processor  the model in evaluation mode, and its processor; None if the folder has no processor. Models of
+                      text have a `Tokenizer`; the tokenizer of an encoder–decoder may have two sides
+    labels            class names of a classification or tagging head, in the order of its outputs
+    new, dropped      parts with new random weights, and stored parts that the model does not use
+    settings          the settings that the task or run stored in the folder (`Task.settings`); for an encoder–decoder
+                      that another program wrote, its search settings
+    words             the vocabulary of a head over words (`objectives.bidirectional`); empty without such a head
     """
 
     model: M
@@ -74,11 +74,11 @@ class Loaded(Generic[M]):
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The processor of a model of text; None where there is none, or the model reads something else."""
+        """The processor if it is a tokenizer, else None."""
         return self.processor if isinstance(self.processor, Tokenizer) else None
 
     def require_tokenizer(self, owner: object) -> Tokenizer:
-        """The tokenizer. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        """The tokenizer. Raises UnmaskError, with the name `owner` in its sentence, if there is none."""
         if self.tokenizer is None and self.processor is not None:
             raise UnmaskError(
                 f"{owner} reads no texts: it has no tokenizer, but the processor {type(self.processor).__name__}."
@@ -88,7 +88,7 @@ class Loaded(Generic[M]):
         return self.tokenizer
 
     def require_processor(self, owner: object) -> Processor[Any]:
-        """The processor. Raises UnmaskError, in which `owner` lacks one, where there is none."""
+        """The processor. Raises UnmaskError, with the name `owner` in its sentence, if there is none."""
         if self.processor is not None:
             return self.processor
         names = " or ".join(table_of(cast(Any, self.model).config).processor.signs)
@@ -101,7 +101,7 @@ class Loaded(Generic[M]):
 
     @property
     def notice(self) -> str:
-        """Which parts of the model are new, and which of the folder are left out; empty where all were taken."""
+        """Sentences on the new parts of the model and the unused parts of the folder; empty if there are none."""
         sentences = [f"New parts, with random weights: {', '.join(self.new)}."] if self.new else []
         sentences += [f"Parts of the folder that are left out: {', '.join(self.dropped)}."] if self.dropped else []
         return " ".join(sentences)
@@ -116,18 +116,19 @@ def save(
     settings: Mapping[str, Any] | None = None,
     words: Sequence[str] = (),
 ) -> None:
-    """Write a folder that `transformers` opens, where it has such a model (`only_here`): config, weights, processor,
-    then a manifest of checksums.
+    """Write a folder: config, weights, processor, then a manifest of checksums. `transformers` opens it if it
+    implements the model (`only_here`).
 
-    processor  of the kind that `Loaded` has; an encoder–decoder takes the pieces of a `Tokenizer`, too
+    processor  as in `Loaded`; an encoder–decoder stores `Tokenizer.written()` of its tokenizer
     labels     class names of a classification or tagging head, in the order of its outputs
-    settings   plain JSON values that the task needs to answer alike later; they come back as `Loaded.settings`. Those
-               of a sentence encoder become the files that `sentence-transformers` opens, and no head is kept; "search",
-               of an encoder–decoder, is also what transformers goes by when it generates
-    words      what a head over words guesses, a line each in words.txt
+    settings   plain JSON values that the task needs to give the same answers later; `load` returns them as
+               `Loaded.settings`. The settings of a sentence encoder become the files of `sentence-transformers`, and
+               its heads are not saved. The setting "search" of an encoder–decoder also configures `generate` of
+               `transformers`
+    words      the vocabulary of a head over words, written to words.txt, one per line
 
-    Raises UnmaskError, before anything is written, for a model that no table describes, another number of labels and a
-    processor that is not the model's, and where the folder cannot be written.
+    Raises UnmaskError, before it writes anything, if no table describes the model, if the number of labels differs from
+    that of the outputs, or if the processor belongs to another model; also if the folder cannot be written.
     """
     folder, table = Path(folder), table_of(model.config)
     if processor is not None:
@@ -139,7 +140,7 @@ def save(
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table, tensors)
     values = config_json(table, model, labels)
-    if beside:  # the files beside it say that no pooler is read
+    if beside:  # these files state that the pooler is not used
         values["architectures"] = [name for name, has in table.architectures.items() if not has][:1]
     if processor is not None:
         values |= table.processor.fields(processor, model)
@@ -155,7 +156,7 @@ def save(
             save_file(tensors, temporary, metadata={"format": "pt"})
         except SafetensorError as error:  # the library's name for a full disk
             raise OSError(str(error)) from error
-        # A folder without a manifest is unsealed; under a stale one the new weights would pass for damage.
+        # A folder may lack a manifest, but with the old manifest the new weights would count as damaged.
         for stale in STALE:
             (folder / stale).unlink(missing_ok=True)
     for name, content in {"config.json": config, **beside}.items():
@@ -163,7 +164,7 @@ def save(
     if processor is not None:
         written = table.processor.save(processor, folder, model)
         known = {name for one in TABLES.values() for name in one.processor.files}
-        for name in known.difference(written):  # of the processor that was there before
+        for name in known.difference(written):  # files of the previous processor
             (folder / name).unlink(missing_ok=True)
     there = [name for name in table.processor.files if (folder / name).is_file()]
     write_manifest(folder, ["config.json", "model.safetensors", *there, *beside])
@@ -172,9 +173,10 @@ def save(
 
 
 def config_of(folder: Path | str) -> ModelConfig:
-    """The sizes of an encoder or a causal model in a folder: soon known, as its weights must be there but are not read.
+    """The config of an encoder or a causal model in a folder. This is fast: it checks that the weight files exist but
+    does not read them.
 
-    Raises UnmaskError as `load` does, for what can be known without the weights.
+    Raises UnmaskError as `load` does, except for errors in the weights.
     """
     folder = model_folder(folder)
     require_model(folder)
@@ -185,14 +187,14 @@ def config_of(folder: Path | str) -> ModelConfig:
 
 
 def holds_encoder_decoder(folder: Path | str) -> bool:
-    """Whether a folder holds an encoder–decoder, by its config.json. Raises UnmaskError where that is damaged."""
+    """Whether a folder holds an encoder–decoder, by its config.json. Raises UnmaskError if config.json is damaged."""
     place = Path(folder) / "config.json"
     table = TABLES.get(str(read_json(place).get("model_type"))) if place.is_file() else None
     return table is not None and table.kind is ENCODER_DECODER
 
 
 def _wanted(table: Table[Any], kind: Kind[Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
-    """The table. Raises UnmaskError where it is of another kind than is wanted."""
+    """The given table. Raises UnmaskError if it describes another kind of model; None accepts every kind."""
     if kind is not None and table.kind is not kind:
         raise UnmaskError(table.kind.instead(folder, values))
     return table
@@ -228,15 +230,15 @@ def load(
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Loaded[Any]:
-    """Read a folder that `save`, or `transformers`, wrote, or a model of the Hugging Face hub by its name.
+    """Read a folder that `save` or `transformers` wrote, or a model on the Hugging Face hub by its name.
 
-    kind     what is wanted, SINGLE_STACK or ENCODER_DECODER; None takes any
-    heads    name -> kind of head, to put other heads on the trunk; None keeps those that the folder has
-    seed     of the initialisation of what the folder does not hold
-    weights  in place of those of the folder, under the same names: the mean of several checkpoints, say
+    kind     the expected kind of model, SINGLE_STACK or ENCODER_DECODER; None accepts both
+    heads    heads to put on the trunk, by name; None keeps the heads of the folder
+    seed     seed of the initialisation of parts that the folder does not hold
+    weights  tensors to use instead of those of the folder, under the same names, such as a mean of checkpoints
 
-    Raises UnmaskError for a missing, damaged or foreign folder, saying which file and what to do, and for a model of
-    another kind than is wanted, saying what to do with it.
+    Raises UnmaskError, with the file and what to do, if the folder is missing, damaged or not supported, and if it
+    holds another kind of model.
     """
     folder = model_folder(folder)
     require_model(folder)
@@ -264,10 +266,10 @@ def load(
     new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))
-        raise UnmaskError(f"{folder}: the weights of {broken} are not whole. Restore the folder from a copy.")
+        raise UnmaskError(f"{folder}: the weights of {broken} are incomplete. Restore the folder from a copy.")
     fresh = nn.ModuleList([model.get_submodule(part if part == "pooler" else f"heads.{part}") for part in new])
     if new:
-        config.initialise(fresh, seed)  # together: each for itself would draw the same numbers
+        config.initialise(fresh, seed)  # all in one call: separate calls with one seed would draw equal numbers
     for module in fresh:
         if isinstance(module, Classifier):
             module.on_a_trunk()
@@ -275,7 +277,7 @@ def load(
         new += () if _filled(other, folder / name, model, seed) else (name,)
     classes = [head.outputs for n, head in wanted.items() if head.has_labels and stored.get(n) == head.outputs]
     if "regression" in wanted and classes and classes[0] != len(labels):
-        labels = ()  # of several scores, version 0.1 named one
+        labels = ()  # for several scores, version 0.1 wrote only one name
     if classes and labels and classes[0] != len(labels):
         named = f"{folder / 'config.json'} names {plural(len(labels), 'label')}"
         raise UnmaskError(f"{named}, but the weights have {classes[0]}.")
@@ -286,7 +288,7 @@ def load(
 
 
 def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
-    """A folder, as `load` reads it, or what that has made of one. Raises UnmaskError for a model of another kind."""
+    """Load a folder, or return the argument if it is loaded already. Raises UnmaskError for another kind of model."""
     if not isinstance(model, Loaded):
         return load(model, kind)
     if model.kind is not kind:
@@ -298,7 +300,7 @@ def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
 def _settings(
     table: Table[Any], config: Any, values: Mapping[str, Any], processor: Any, folder: Path
 ) -> Mapping[str, Any]:
-    """`Loaded.settings` of a folder: ours, or what other programs say in their place."""
+    """`Loaded.settings` of a folder: the settings that `save` wrote, or else those of other programs."""
     found = values.get(SETTINGS)
     if not table.kind.heads:
         found = sentence_transformers.read(folder, processor) or found or None
@@ -310,7 +312,7 @@ def _settings(
 
 
 def words_of(folder: Path) -> tuple[str, ...]:
-    """What a head over words guesses (`Loaded.words`), by the file of a folder; nothing where there is none."""
+    """The vocabulary of a head over words (`Loaded.words`), from words.txt; empty if the folder has no such file."""
     path = folder / WORDS_FILE
     if not path.is_file():
         return ()
@@ -321,8 +323,9 @@ def words_of(folder: Path) -> tuple[str, ...]:
 
 
 def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
-    """Give a model beside `model` the weights of its own folder, but for those that the two share, or new ones where
-    there is none, and say whether there was. Raises UnmaskError where the folder has another model."""
+    """Load the weights of an auxiliary model of `model` from its folder, except those that the two models share, and
+    return True. Without a folder, initialise it and return False. Raises UnmaskError if the folder holds another model.
+    """
     if not folder.is_dir():
         project = other.embedding.get_submodule("project")
         other.config.initialise(nn.ModuleList([project, other.stack, other.heads]), seed)
@@ -335,16 +338,21 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
             if id(p) in shared:
                 continue
             if name not in stored or stored[name].shape != p.shape:
-                raise UnmaskError(f"{folder} does not belong to the model that it lies in: {name} does not fit.")
+                raise UnmaskError(
+                    f"{folder} does not match the model in the folder above it: {name} is missing or has another shape."
+                )
             p.copy_(stored[name])
     return True
 
 
 def export(model: Model) -> dict[str, Tensor]:
-    """The model's parameters under their Hugging Face names, as they lie in a folder. Raises UnmaskError for one that
-    no rule names, and for a model with adapters, whose answers its plain weights alone would not give."""
+    """The model's parameters as a folder stores them, under their Hugging Face names.
+
+    Raises UnmaskError for a parameter that no rule names, and for a model with adapters: its weights alone would give
+    other outputs.
+    """
     if adapters(model):
-        raise UnmaskError("The model has adapters: fold them into its weights first, with unmask.runs.transfer.merged.")
+        raise UnmaskError("The model has adapters: merge them into its weights with unmask.runs.transfer.merged.")
     table, parameters = _table(model), model.own_parameters()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
     for part in table.parts:
@@ -353,35 +361,36 @@ def export(model: Model) -> dict[str, Tensor]:
 
 
 def _copies(table: Table[Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What is written under a second name too: `transformers` 4 takes the output's bias of some models from there."""
+    """The tensors that a folder also stores under a second key: `transformers` 4 reads the output bias of some models
+    from it."""
     return {name: tensors[first].clone() for name in table.written if (first := table.copies[name]) in tensors}
 
 
 def names(model: Model) -> dict[str, str]:
-    """Our name of each parameter -> its Hugging Face name; one that a folder packs with others, as if it lay there for
-    itself (`c_attn.query`). Raises UnmaskError for one that no rule names."""
+    """Name of each parameter in unmask -> its Hugging Face name; a parameter that a folder concatenates with others has
+    the name of a submodule (`c_attn.query`). Raises UnmaskError for a parameter that no rule names."""
     table = _table(model)
     return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
 
 
 def _table(model: Model) -> Table[Any]:
-    """The table of a model, with places for the heads of its own."""
+    """The table of a model, extended by the heads that no table names."""
     return table_of(model.config).with_heads(name for name, layer in model.heads.items() if asked_of(layer))
 
 
 def _shown(theirs: str, model: Model, table: Table[Any]) -> str:
-    """A name as a folder has it: without the prefix where the model has no head."""
+    """The key in a folder, without the prefix if the model has no head."""
     return theirs if model.heads else theirs.removeprefix(table.prefix)
 
 
 def _full_names(model: Model, table: Table[Any]) -> dict[str, str]:
     for head in model.heads.keys() - table.heads.keys():
-        raise unknown(f"place in the table of '{table.model_type}' for the head", head, table.heads)
+        raise unknown(f"entry in the table of '{table.model_type}' for the head", head, table.heads)
     rules = rules_of(table, list(model.heads), pooler=model.pooler is not None)
     found: dict[str, str] = {}
     for ours in model.own_parameters():
         theirs = rename(ours, rules, 0)
         if theirs is None:
-            raise UnmaskError(f"The table of '{table.model_type}' names no place for the parameter '{ours}'.")
+            raise UnmaskError(f"The table of '{table.model_type}' has no name for the parameter '{ours}'.")
         found[ours] = theirs
     return found

@@ -1,4 +1,4 @@
-"""Models by their names on the Hugging Face hub: downloaded once, and then read from its cache as any other folder."""
+"""Models by their names on the Hugging Face hub: downloaded once, then read from its cache like any other folder."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from unmask.errors import UnmaskError, needs
 
 PREFIX = "hub:"
 SAFE = ("*.json", "*.txt", "*.safetensors", "*.model")
-"""What is downloaded: files that hold no code."""
+"""The files to download. They contain no code."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 
 
 def is_name(place: Path | str) -> bool:
-    """Whether this is the name of a model on the hub: `hub:NAME`, or `owner/name` where there is neither such a folder
-    nor one that is called as the owner."""
+    """Whether this is the name of a model on the hub: `hub:NAME`, or `owner/name` if neither of the paths `owner/name`
+    and `owner` exists."""
     text = str(place)
     if text.startswith(PREFIX):
         return True
@@ -24,11 +24,10 @@ def is_name(place: Path | str) -> bool:
 
 
 def model_folder(place: Path | str) -> Path:
-    """The folder itself, or that of the hub's cache for `owner/name`, `owner/name@revision` and `hub:NAME`.
+    """The folder itself, or the folder in the hub's cache for `owner/name`, `owner/name@revision` and `hub:NAME`.
 
-    Of a model on the hub, the files of SAFE are downloaded where they are not in the cache; without a network, what
-    is there is taken. Raises UnmaskError where the package `huggingface_hub` is not installed, and for a name that the
-    hub does not know, or cannot be asked for.
+    Downloads the files of SAFE that are not in the cache; without a network, it uses the cache. Raises UnmaskError if
+    the package `huggingface_hub` is not installed, if the hub does not know the name, and if it does not answer.
     """
     if not is_name(place):
         return Path(place)
@@ -42,13 +41,13 @@ def model_folder(place: Path | str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=list(SAFE)))
     except errors.GatedRepoError:
-        why = "the model of this name on the Hugging Face hub is given to those who ask for it there: log in with hf"
+        why = "the model of this name on the Hugging Face hub is gated: request access on its page, and log in with hf"
     except errors.RepositoryNotFoundError:
-        why = "the Hugging Face hub has no model of this name, or none for those who are not logged in"
+        why = "the Hugging Face hub has no model of this name, or the model is private: log in with hf"
     except errors.RevisionNotFoundError:
         why = f"the model of this name on the Hugging Face hub has no revision {revision}"
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
-        why = "on the Hugging Face hub it cannot be had: the hub does not answer, and its cache does not hold the model"
+        why = "the Hugging Face hub does not answer, and its cache does not hold the model"
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        why = f"the Hugging Face hub does not give it: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+        why = f"the download from the hub failed: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
     raise UnmaskError(f"{missing}, and {why.rstrip('.')}.")

@@ -1,4 +1,4 @@
-"""Kinds of models, as those who open a folder ask for them: a single stack of blocks, or an encoder and a decoder."""
+"""Kinds of models that a caller can request: a single stack of blocks, or an encoder and a decoder."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ M = TypeVar("M")
 
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[M]):
-    """Models M that are used alike.
+    """A kind of models M with the same interface.
 
-    heads    name -> outputs: heads that no model of this kind is without, so that a folder does not list them
-    instead  (folder, its config.json) -> a sentence for someone who asked for another kind: what to do with this one
+    heads    name -> outputs, of the heads that every model of this kind has, and that a folder does not list
+    instead  (folder, its config.json) -> an error sentence for a caller who expects another kind: how to use this one
     """
 
     heads: Mapping[str, int]
@@ -29,24 +29,24 @@ class Kind(Generic[M]):
 
 
 def _single_stack(folder: Path | str, values: Mapping[str, Any]) -> str:
-    return f"{folder} holds a model of type {values['model_type']}, but an encoder–decoder is wanted."
+    return f"{folder} holds a model of type {values['model_type']}, but an encoder–decoder is required."
 
 
 def _encoder_decoder(folder: Path | str, values: Mapping[str, Any]) -> str:
     settings = values.get(SETTINGS)
     if isinstance(settings, Mapping) and "written" in settings:
         return (
-            f"{folder} holds a model that writes the answers to a task: `unmask predict` gives them, in labels or "
-            "whatever the task asks for, and `unmask translate` the text alone."
+            f"{folder} holds a model that generates the answers of a task: `unmask predict` returns labels, or other "
+            "answers of the task, and `unmask translate` returns the text."
         )
     return (
-        f"{folder} holds a model that writes a text for a text: use `unmask translate`, `unmask evaluate --pairs` "
-        "or `unmask train --from`."
+        f"{folder} holds an encoder–decoder: use `unmask translate`, `unmask evaluate --pairs` or "
+        "`unmask train --from`."
     )
 
 
 SINGLE_STACK: Kind[Model] = Kind({}, _single_stack)
-"""Encoders and causal models: one stack, and the heads that a folder names."""
+"""Encoders and causal models: one stack, with the heads that the folder lists."""
 
 ENCODER_DECODER: Kind[EncoderDecoder] = Kind({"next": 0}, _encoder_decoder)
-"""Models that write one sequence while they read another."""
+"""Models that encode one sequence and generate another."""

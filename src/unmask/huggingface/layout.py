@@ -1,6 +1,6 @@
-"""How tensors lie in foreign folders: maps that are transposed, and maps that lie side by side in one; both ways.
+"""The layout of tensors in Hugging Face folders: transposed and concatenated linear maps, for reading and for writing.
 
-Shapes: I width of what a map reads, O of what it gives, P maps that lie side by side.
+Shapes: I inputs of a map, O outputs of a map, P maps that a folder concatenates.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from unmask.huggingface.table import Table
 
 
 def unfold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of a folder, each map for itself as [O, I], under the names that the rules of the table know.
+    """Split concatenated maps of a folder into one tensor [O, I] each, with the names of the table's rules.
 
-    c_attn.weight [I, P * O] becomes c_attn.query.weight [O, I] and so on; buffers are left out. Raises UnmaskError for
-    a tensor that does not come apart.
+    c_attn.weight [I, P * O] becomes c_attn.query.weight [O, I] and so on. Buffers are dropped. Raises UnmaskError for a
+    tensor that cannot be split into its maps, and if the folder also stores a map separately.
     """
     out: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
@@ -33,17 +33,19 @@ def unfold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             out[key] = tensor
             continue
         if tensor.ndim == 0 or len(tensor) % len(parts):
-            raise UnmaskError(f"'{key}' has the shape {list(tensor.shape)}, which does not hold {', '.join(parts)}.")
+            raise UnmaskError(
+                f"'{key}' has the shape {list(tensor.shape)}, which does not split into {', '.join(parts)}."
+            )
         for part, piece in zip(parts, tensor.chunk(len(parts)), strict=True):
             name = f"{module}.{part}.{kind}"
             if name in tensors:
-                raise UnmaskError(f"'{name}' is there beside '{key}', which contains it. Keep the right one.")
+                raise UnmaskError(f"The folder has both '{name}' and '{key}', which contains it. Keep the right one.")
             out[name] = piece
     return out
 
 
 def fold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What `unfold` takes apart, put together again: tensors under the names of the rules -> as a folder has them."""
+    """The inverse of `unfold`: tensors with the names of the table's rules -> tensors as a folder stores them."""
     out: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         module, _, kind = key.rpartition(".")
@@ -51,7 +53,7 @@ def fold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         parts = _parts(table, outer)
         if part in parts:
             if part != parts[0]:
-                continue  # it came with the first one
+                continue  # it is concatenated to the first one
             tensor, module = torch.cat([tensors[f"{outer}.{one}.{kind}"] for one in parts]), outer
         if kind == "weight" and any(_is(module, name) for name in table.transposed):
             tensor = tensor.T
@@ -60,8 +62,12 @@ def fold(table: Table, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def without_copies(tensors: Mapping[str, Tensor], copies: Mapping[str, str], folder: Path) -> dict[str, Tensor]:
-    """The tensors without copies of tied parameters, `copies` being name -> name of the original; a copy stands in for
-    an original that is not there. Raises UnmaskError for a copy that differs."""
+    """The tensors without copies of tied parameters. A copy replaces an original that is missing.
+
+    copies  name of the copy -> name of the original
+
+    Raises UnmaskError for a copy that differs from its original.
+    """
     out = dict(tensors)
     for copy, original in copies.items():
         if copy in out:
@@ -72,12 +78,12 @@ def without_copies(tensors: Mapping[str, Tensor], copies: Mapping[str, str], fol
 
 
 def _parts(table: Table, module: str) -> tuple[str, ...]:
-    """What lies side by side in a module of theirs; nothing where it is one map."""
+    """The names of the maps that a module of the folder concatenates; empty for a single map."""
     return next((parts for name, parts in table.packed.items() if _is(module, name)), ())
 
 
 def _is(key: str, name: str) -> bool:
-    """Whether a key is that of a table, in which {} stands for the number of a layer."""
+    """Whether a key matches a name of a table; {} in the name matches the number of a layer."""
     before, hole, after = name.partition("{}")
     if not hole:
         return key == name

@@ -1,4 +1,4 @@
-"""Parts of tables that several encoder–decoders share: fields of config.json that ours have and theirs lack."""
+"""Parts of tables that several encoder–decoders share: fields of config.json that unmask adds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = "unmask_config"
 
 @dataclass(frozen=True)
 class Written(Part):
-    """Fields that config.json gets for those who read it, whatever the model."""
+    """Writes constant fields to config.json, which other programs read."""
 
     values: Mapping[str, Any]
 
@@ -29,7 +29,7 @@ class Written(Part):
 
 @dataclass(frozen=True)
 class Own(Part):
-    """Fields of ours that theirs cannot say in full: config.json holds them once more, as `unmask_config`."""
+    """Writes fields of the page that the fields of `transformers` cannot fully express to `unmask_config` as well."""
 
     names: tuple[str, ...]
 
@@ -49,8 +49,8 @@ class Own(Part):
 
 
 class DtypeLast(Part):
-    """The order of config.json as version 0.1 wrote it for encoder–decoders: the type of the numbers behind the fields,
-    and no list of classes where `transformers` has none."""
+    """The order of fields of version 0.1 for encoder–decoders: `dtype` comes last, and `architectures` is absent if
+    `transformers` has no class."""
 
     def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
         moved = {"dtype"} if values["architectures"] else {"dtype", "architectures"}
@@ -59,7 +59,7 @@ class DtypeLast(Part):
 
 @dataclass(frozen=True)
 class OwnForm(DtypeLast):
-    """A folder of our own form, which `transformers` cannot write: it has the fields of the page and no others."""
+    """A folder in unmask's own format, which `transformers` cannot write: its fields are those of the page."""
 
     page: type[Config]
 

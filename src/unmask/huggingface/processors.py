@@ -1,4 +1,4 @@
-"""The files of a processor in a model folder: which they are, how they are opened, whether they belong to the model."""
+"""The files of a processor in a model folder: their names, how to open them, and whether they belong to the model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model wa
 
 
 class ProcessorFiles(ABC, Generic[P]):
-    """How folders of some models keep their processor P.
+    """How model folders store a processor P.
 
-    processor  its class
-    files      names that its files may have        signs  a folder with one of these has a processor
+    processor  the class of the processor
+    files      names that its files may have        signs  a folder with one of these files has a processor
     """
 
     processor: type[P]
@@ -30,7 +30,7 @@ class ProcessorFiles(ABC, Generic[P]):
     signs: tuple[str, ...]
 
     def load(self, folder: Path, config: Any) -> P | None:
-        """The processor of a folder; None where it has none. Raises UnmaskError for one of another model."""
+        """The processor of a folder, or None. Raises UnmaskError for the processor of another model."""
         if not any((folder / name).is_file() for name in self.signs):
             return None
         found = self.open(folder, config)
@@ -39,10 +39,10 @@ class ProcessorFiles(ABC, Generic[P]):
 
     @abstractmethod
     def open(self, folder: Path, config: Any) -> P:
-        """The processor of a folder that has one. Raises UnmaskError where its files are damaged."""
+        """The processor of a folder that has one. Raises UnmaskError if its files are damaged."""
 
     def of(self, processor: Any) -> P:
-        """A processor as these models take it. Raises UnmaskError for one of another class."""
+        """Convert a processor to the form that these models use. Raises UnmaskError for another class."""
         if not isinstance(processor, self.processor):
             found, wanted = type(processor).__name__, self.processor.__name__
             raise UnmaskError(f"The processor of this model must be a {wanted}, not a {found}.")
@@ -54,21 +54,21 @@ class ProcessorFiles(ABC, Generic[P]):
 
     @abstractmethod
     def save(self, processor: P, folder: Path, model: Any) -> list[str]:
-        """Write the processor of a model; returns the names of its files."""
+        """Write the processor of a model. Returns the names of its files."""
 
     def fields(self, processor: P, model: Any) -> Mapping[str, Any]:
-        """What config.json says of the processor."""
+        """The fields of config.json that depend on the processor."""
         return {}
 
     def check_ids(self, config: Any, folder: Path) -> None:
-        """Raises UnmaskError where no text that a model of this config writes could begin, end or be filled up."""
+        """Raises UnmaskError if the ids of the start, the end or the padding are not in the model's vocabulary."""
         return
 
 
 class OwnFiles(ProcessorFiles[Q]):
-    """Of a processor that reads and writes its files by itself.
+    """For a processor that reads and writes its own files.
 
-    processor  the class      files  names of its files; a folder with the first has this processor
+    processor  the class      files  names of its files; a folder with the first one has this processor
     """
 
     def __init__(self, processor: type[Q], files: tuple[str, ...]) -> None:
@@ -82,7 +82,7 @@ class OwnFiles(ProcessorFiles[Q]):
 
 
 class Tokens(ProcessorFiles[Tokenizer]):
-    """Of models with a single stack: a `Tokenizer`."""
+    """For models with a single stack: a `Tokenizer`."""
 
     processor = Tokenizer
     files = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
@@ -95,7 +95,7 @@ class Tokens(ProcessorFiles[Tokenizer]):
         vocabulary = getattr(config, "vocabulary", None)
         if vocabulary is not None and tokenizer.size > vocabulary:
             raise UnmaskError(
-                f"The tokenizer in {folder} has {tokenizer.size} entries but the model only {vocabulary}: "
+                f"The tokenizer in {folder} has {tokenizer.size} entries, but the model has only {vocabulary}: "
                 f"{NOT_TOGETHER}"
             )
 
@@ -103,12 +103,12 @@ class Tokens(ProcessorFiles[Tokenizer]):
         return tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
 
     def fields(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, Any]:
-        """Of a language model, the tokens that others let begin and end what it writes."""
+        """For a language model, the start and end tokens that other programs use for generation."""
         return {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep} if "next" in model.heads else {}
 
 
 class Sides(ProcessorFiles[Tokenizer]):
-    """Of encoder–decoders: a `Tokenizer` of one vocabulary or of one for each side."""
+    """For encoder–decoders: a `Tokenizer` with one vocabulary, or with one for each side."""
 
     processor = Tokenizer
     files = (
@@ -122,23 +122,23 @@ class Sides(ProcessorFiles[Tokenizer]):
         return Tokenizer.load(folder, written=True)
 
     def of(self, processor: Any) -> Tokenizer:
-        """The tokenizer for a model that writes: that of a corpus may frame a text otherwise."""
+        """The tokenizer in the form for an encoder–decoder; that of a corpus may add other special tokens."""
         return super().of(processor).written()
 
     def check(self, tokenizer: Tokenizer, config: Any, folder: Path) -> None:
-        """Raises UnmaskError for one that is larger than its model, or has other ids for padding and the end."""
+        """Raises UnmaskError if the tokenizer has more entries than the model, or another id for padding or the end."""
         read = getattr(config, "source_vocabulary", None) or config.vocabulary
         for side, own, most in (("source", tokenizer, read), ("target", tokenizer.target, config.vocabulary)):
             if own.size > most:
                 raise UnmaskError(
-                    f"The tokenizer of {folder} has {own.size} entries for the {side} but the model only {most}: "
+                    f"The tokenizer of {folder} has {own.size} entries for the {side}, but the model has only {most}: "
                     f"{NOT_TOGETHER}"
                 )
         ids = (("padding", tokenizer.pad, config.padding), ("end", tokenizer.target.end, config.end))
         for name, found, wanted in ids:
             if found != wanted:
                 raise UnmaskError(
-                    f"The tokenizer of {folder} has the id {found} for the {name} but the model {wanted}: "
+                    f"The tokenizer of {folder} has the id {found} for the {name}, but the model has {wanted}: "
                     f"{NOT_TOGETHER}"
                 )
 
@@ -149,19 +149,19 @@ class Sides(ProcessorFiles[Tokenizer]):
         for name in ("start", "end", "padding"):
             if not 0 <= getattr(config, name) < config.vocabulary:
                 raise UnmaskError(
-                    f"{folder / 'config.json'}: the id of its {name} is none of the {config.vocabulary} of its pieces."
+                    f"{folder / 'config.json'}: the id of its {name} must be at least 0 and below {config.vocabulary}."
                 )
 
 
 class Vectors(Sides):
-    """Of models that write from vectors: the sources are lines of numbers."""
+    """For decoders of vectors: the source is a line of numbers."""
 
     def open(self, folder: Path, config: Any) -> Tokenizer:
         return Numbers(super().open(folder, config).side, config.features)
 
 
 class Images(ProcessorFiles[ImageProcessor]):
-    """Of models that read pictures: an `ImageProcessor`."""
+    """For models of pictures: an `ImageProcessor`."""
 
     processor = ImageProcessor
     files = signs = ("preprocessor_config.json", "processor_config.json")

@@ -1,4 +1,4 @@
-"""How to search, as foreign folders say it: generation_config.json, read and written."""
+"""Search settings in the format of `transformers`: reads and writes generation_config.json."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.table import Part
 
 GENERATION = "generation_config.json"
-POSITIONS = 1_024  # tokens of the longest sequence that is written into a folder, where the model knows no end
+POSITIONS = 1_024  # tokens: the longest sequence in a written folder if the model has no limit
 STOPS = {"estimate": False, "certain": "never", "full": True}
-"""When a beam is done -> `early_stopping`."""
+"""`Search.stop` -> `early_stopping` in `transformers`."""
 
 
 class Writing(Protocol):
-    """What a search has to know of the config of an encoder–decoder."""
+    """The fields of an encoder–decoder's config that a search needs."""
 
     @property
     def length(self) -> int | None: ...
@@ -31,10 +31,10 @@ class Writing(Protocol):
 
 
 def write_search(config: Writing, search: Mapping[str, Any]) -> dict[str, Any]:
-    """generation_config.json that makes `generate` of transformers search as the fields of a `generate.Search` say.
+    """The generation_config.json with which `generate` of `transformers` searches like a `generate.Search`.
 
-    Their lengths count the token that starts a text, and padding is never written. Diverse groups, lengths by factors
-    and the "gnmt" penalty have no counterpart there.
+    Lengths in `transformers` include the start token. Padding is forbidden as an output. `transformers` has no
+    equivalent of diverse groups, of lengths relative to the source, and of the "gnmt" penalty.
     """
     limits, blocking = search.get("limits", {}), search.get("blocking", {})
     longest = min(limits.get("max_length", 256), config.length or POSITIONS)
@@ -61,17 +61,16 @@ def write_search(config: Writing, search: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_search(config: Writing, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a `generate.Search`, from generation_config.json, or from config.json, where older folders say it.
+    """The fields of a `generate.Search`, from generation_config.json or, in older folders, from config.json.
 
-    Bad words of several tokens, draws and a forced last token are defaults of theirs that stay behind. Raises
-    UnmaskError for a value of another type than it must have, and for tokens that begin or end a text other than those
-    of the config.
+    Bad words of several tokens, sampling and a forced last token are ignored. Raises UnmaskError for a value of the
+    wrong type, a forced first token, and a start or end token that differs from the config.
     """
     for name, own in (("decoder_start_token_id", config.start), ("eos_token_id", config.end)):
         if values.get(name) not in (None, own, [own]):
-            raise UnmaskError(f"its {name} is {values[name]!r}, but that of config.json {own}; make the two agree.")
+            raise UnmaskError(f"its {name} is {values[name]!r}, but config.json has {own}; make the two agree.")
     if values.get("forced_bos_token_id") is not None:
-        raise UnmaskError("a first token that is forced, forced_bos_token_id, is not supported; remove that field.")
+        raise UnmaskError("forced_bos_token_id is not supported; remove that field.")
     stops = {theirs: ours for ours, theirs in STOPS.items()}
     words = values.get("bad_words_ids") or []
     try:
@@ -92,14 +91,11 @@ def read_search(config: Writing, values: Mapping[str, Any]) -> dict[str, Any]:
             },
         }
     except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise UnmaskError(
-            f"it says how to search in a way that is not understood ({error}); remove that field."
-        ) from None
+        raise UnmaskError(f"its search settings are not understood ({error}); correct or remove that field.") from None
 
 
 class Searched(Part):
-    """The file by which `generate` of transformers searches as our settings say, and by which we search as a folder of
-    others says."""
+    """Writes the search settings to generation_config.json for `transformers`, and reads those of its folders."""
 
     def files(self, config: Writing, settings: Mapping[str, Any]) -> Mapping[str, str]:
         values = write_search(config, settings.get("search") or {})

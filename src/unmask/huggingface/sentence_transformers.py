@@ -1,7 +1,7 @@
-"""Sentence encoders: the files by which `sentence-transformers` opens a folder, written and read.
+"""Sentence encoders: read and write the files of `sentence-transformers`.
 
-modules.json lists what a text goes through: the encoder, the pooling, and maybe a scaling to length 1. Other modules
-would change the vectors, so a folder that names one is refused.
+modules.json lists the steps: the encoder, the pooling, and optionally a scaling to length 1. A folder with another
+module is an error, because that module would change the vectors.
 """
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ POOLING, NORMALIZE = "1_Pooling", "2_Normalize"
 PACKAGE = "sentence_transformers"
 
 FLAGS = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
-"""Pooling -> how 1_Pooling/config.json says it; the newest folders have the name itself as `pooling_mode`."""
+"""Pooling -> its flag in 1_Pooling/config.json. The newest folders have its name in `pooling_mode` instead."""
 
-UNSAID = 1_000_000  # tokens; tokenizers without a greatest length note a number far above
+UNSAID = 1_000_000  # tokens; a larger model_max_length means no limit
 
 
 def files_of(model: Model, settings: Mapping[str, Any]) -> dict[str, str]:
-    """Path in the folder -> content, of a sentence encoder's settings: pooling, normalise, length. None for others."""
+    """The files for a sentence encoder's settings (pooling, normalise, length): path in the folder -> content.
+
+    Empty for other models. Raises UnmaskError for a pooling that `sentence-transformers` does not have.
+    """
     if "pooling" not in settings:
         return {}
     flags = {flag: pooling == settings["pooling"] for pooling, flag in FLAGS.items()}
     if True not in flags.values():
-        raise UnmaskError(f"The pooling '{settings['pooling']}' has no name in {PACKAGE}.")
-    # Older versions know the short names of the classes alone, and newer ones know them still.
+        raise UnmaskError(f"The pooling '{settings['pooling']}' has no equivalent in {PACKAGE}; use mean or cls.")
+    # Old and new versions accept the short names of the classes; old ones accept only these.
     chain = {"": "Transformer", POOLING: "Pooling"} | ({NORMALIZE: "Normalize"} if settings.get("normalise") else {})
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"{PACKAGE}.models.{kind}"}
@@ -60,15 +63,15 @@ def files_of(model: Model, settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read(folder: Path, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
-    """The settings of a sentence encoder: pooling, normalise and length. Empty where the folder is none.
+    """The settings of a sentence encoder: pooling, normalise and length. Empty if the folder does not hold one.
 
-    Raises UnmaskError for what would give other vectors here than there: unknown modules, several poolings, a prompt
-    before every text, another similarity than the cosine.
+    Raises UnmaskError for unsupported settings, with which `sentence-transformers` gives other vectors or scores:
+    unknown modules, several poolings, a prompt before every text, a similarity other than the cosine.
     """
     if not (folder / MODULES).is_file():
         return {}
     facts = _optional(folder / "config_sentence_transformers.json")
-    if facts.get("model_type", "SentenceTransformer") == "CrossEncoder":  # a model with a head, for which it is read
+    if facts.get("model_type", "SentenceTransformer") == "CrossEncoder":  # a model with a head; `load` reads it as such
         return {}
     paths = _chain(folder)
     normalise = "Normalize" in paths
@@ -79,27 +82,27 @@ def read(folder: Path, tokenizer: Tokenizer | None = None) -> dict[str, Any]:
 
 
 def _chain(folder: Path) -> dict[str, str]:
-    """Class -> subfolder, of Transformer, Pooling and maybe Normalize, in this order."""
+    """Class -> subfolder, for Transformer, Pooling and optionally Normalize, in this order."""
     place = folder / MODULES
     try:
         modules = json.loads(place.read_text(encoding="utf-8"))
         names = [str(module["type"]) for module in modules]
         paths = [str(module["path"]) for module in modules]
     except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-        raise UnmaskError(f"{place} is damaged: it lists no modules ({error}).") from None
+        raise UnmaskError(f"{place} is damaged: it must list modules ({error}).") from None
     kinds = [name.split(".")[-1] if name.split(".")[0] == PACKAGE else name for name in names]
     for kind in kinds:
         if kind not in ("Transformer", "Pooling", "Normalize"):
             raise UnmaskError(
-                f"{place}: the module {kind} is not supported; only Transformer, Pooling and Normalize are. Without "
-                f"{MODULES}, the folder is the encoder alone."
+                f"{place}: the module {kind} is not supported; only Transformer, Pooling and Normalize are. Remove "
+                f"{MODULES} to load the encoder alone."
             )
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise UnmaskError(f"{place} lists {', '.join(kinds) or 'nothing'}; a text must pass Transformer, then Pooling.")
+        raise UnmaskError(f"{place} lists {', '.join(kinds) or 'nothing'}; it must list Transformer, then Pooling.")
     if paths[0]:
         raise UnmaskError(f"{place}: the encoder is in the subfolder {paths[0]}; move its files beside {MODULES}.")
     if any(Path(path).is_absolute() or ".." in Path(path).parts for path in paths):
-        raise UnmaskError(f"{place} is damaged: a module lies outside the folder.")
+        raise UnmaskError(f"{place} is damaged: the path of a module is outside the folder.")
     return dict(zip(kinds, paths, strict=True))
 
 
@@ -113,27 +116,28 @@ def _pooling(folder: Path) -> str:
     modes = [said] if isinstance(said, str) else said
     if not isinstance(modes, list) or len(modes) != 1 or str(modes[0]) not in FLAGS:
         shown = ", ".join(map(str, modes)) if isinstance(modes, list) and modes else said
-        raise UnmaskError(f"{place}: the pooling {shown} is not supported; one of {', '.join(FLAGS)} is.")
+        raise UnmaskError(f"{place}: the pooling {shown} is not supported; only {' or '.join(FLAGS)} is.")
     return str(modes[0])
 
 
 def _check_use(folder: Path, facts: Mapping[str, Any], normalise: bool) -> None:
-    """Raises UnmaskError where texts or similarities would differ from ours."""
+    """Raises UnmaskError for a default prompt, and for a similarity other than the cosine, or the dot product of
+    normalised vectors, which equals it."""
     place = folder / "config_sentence_transformers.json"
     name, prompts = facts.get("default_prompt_name"), facts.get("prompts") or {}
     if isinstance(name, str) and isinstance(prompts, Mapping) and prompts.get(name):
-        raise UnmaskError(f"{place} puts the prompt '{prompts[name]}' before every text, which is not supported.")
+        raise UnmaskError(f"{place} adds the prompt '{prompts[name]}' to every text, which is not supported.")
     similarity = facts.get("similarity_fn_name") or "cosine"
     if similarity != "cosine" and not (similarity == "dot" and normalise):
         raise UnmaskError(f"{place} compares vectors by '{similarity}', which is not supported; only the cosine is.")
 
 
 def _length(folder: Path, tokenizer: Tokenizer | None) -> int | None:
-    """The longest sequence that the folder means to encode."""
+    """The longest sequence in tokens, as the folder sets it; None without a limit."""
     place = next(iter(sorted(folder.glob("sentence_*_config.json"))), folder / "sentence_bert_config.json")
     facts = _optional(place)
     if facts.get("do_lower_case") and tokenizer is not None and tokenizer.cased:
-        raise UnmaskError(f"{place} lowers texts before a tokenizer that knows capitals, which is not supported.")
+        raise UnmaskError(f"{place} lowercases texts for a cased tokenizer, which is not supported.")
     length = facts.get("max_seq_length")
     if length is None:
         length = _optional(folder / "tokenizer_config.json").get("model_max_length")

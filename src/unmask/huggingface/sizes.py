@@ -1,4 +1,4 @@
-"""Is a model as large as its weights? Known before any of its memory is taken, whatever config.json asks for."""
+"""Checks the size of a model against its weights before it allocates memory, so that no config.json can exhaust it."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from unmask.errors import UnmaskError
 
 M = TypeVar("M", bound=nn.Module)
 
-TIMES, BESIDE = 4, 1 << 26  # a model may have so many times the numbers of its weights, and so many beside: new heads
-MOST = 2_000  # of layers, blocks or heads that one number or list may ask for, whether they share their weights or not
-REPEATED = ("layers", "blocks", "heads", "groups", "stacks", "feedforwards", "highways")  # ends of what counts them
+TIMES, BESIDE = 4, 1 << 26  # a model may have TIMES as many numbers as its weights, and BESIDE more for new heads
+MOST = 2_000  # the most layers, blocks or heads in one field or list, with shared weights or not
+REPEATED = ("layers", "blocks", "heads", "groups", "stacks", "feedforwards", "highways")  # ends of such field names
 
 WRONG = (UnmaskError, RuntimeError, MemoryError, ValueError, TypeError, AssertionError, ArithmeticError, LookupError)
 
 
 def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Tensor], folder: Path) -> M:
-    """The model that `make` builds, after it was built without memory and found to be no larger than its weights allow.
+    """The model that `make` builds. The function first builds it on the meta device, without memory, to count its size.
 
-    config   its fields; those that count layers are checked first
+    config   the fields of the page; those that count layers are checked first
+    weights  the tensors of the folder
 
-    Raises UnmaskError where config.json asks for more than TIMES the numbers that the weights hold and BESIDE, or for
-    what no model can be.
+    Raises UnmaskError if the model has more numbers than TIMES those of the weights plus BESIDE, if a field exceeds
+    MOST, or if `make` fails.
     """
     place = folder / "config.json"
     for name, value in flatten(config).items():
         asked = len(value) if isinstance(value, list | tuple) else value if name.endswith(REPEATED) else 0
         if isinstance(asked, int) and asked > MOST:
-            raise UnmaskError(f"{place} asks for {asked:,} {name}, and no more than {MOST:,} are built.")
+            raise UnmaskError(f"{place} asks for {asked:,} {name}; the limit is {MOST:,}.")
     held = sum(x.numel() for x in weights)
     try:
         with _Counted(TIMES * held + BESIDE), torch.device("meta"), _Unfilled():
@@ -52,30 +53,32 @@ def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Te
         ) from None
     except WRONG as error:
         reason = (str(error) or type(error).__name__).partition("\n")[0]
-        raise UnmaskError(f"{place} describes no model that can be built: {reason}") from None
+        raise UnmaskError(f"{place} describes a model that cannot be built: {reason}") from None
 
 
 class _TooLargeError(Exception):
-    """More numbers than the weights can fill."""
+    """The model has too many numbers for its weights."""
 
 
 class _Unfilled(TorchFunctionMode):
-    """Within it, nothing is drawn: without memory it means nothing, and the first draw takes most of a second."""
+    """A context that skips random initialisation: meta tensors have no values, and the first draw of a process takes
+    almost a second."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__name__", "").endswith(("uniform_", "normal_")):
-            return args[0] if args else kwargs["tensor"]  # of a tensor, or of torch.nn.init
+            return args[0] if args else kwargs["tensor"]  # args[0] of a method, tensor= of torch.nn.init
         return function(*args, **(kwargs or {}))
 
 
 class _Counted:
-    """Within it, parameters and buffers that this thread adds to modules are counted, up to `most` numbers."""
+    """A context that counts the numbers in parameters and buffers that this thread adds to modules; raises
+    _TooLargeError above `most`."""
 
     def __init__(self, most: int) -> None:
         self.left, self.thread = most, threading.get_ident()
 
     def count(self, module: nn.Module, name: str, x: Any) -> None:
-        """Called by torch for each one, with whatever takes its place: nothing."""
+        """A hook that torch calls for each one; it returns None and so does not replace the tensor."""
         if isinstance(x, Tensor) and threading.get_ident() == self.thread:
             self.left -= x.numel() + 1
             if self.left < 0:

@@ -1,5 +1,5 @@
-"""Table: the names that one model's parameters and fields bear in Hugging Face folders, read in both directions; Part,
-what a folder of one system holds that names cannot say."""
+"""Table: the names of one model's parameters and fields in Hugging Face folders, for reading and for writing. Part:
+the conversions for one system that a table of names cannot express."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from unmask.types import Head
 Page = TypeVar("Page", bound=Config, covariant=True)
 
 Names = tuple[tuple[str, str], ...]
-"""(ours, theirs) pairs. Each names a module (all its parameters) or a parameter; `{}` stands for the
-number of a layer, or of a part in it."""
+"""Pairs (name in unmask, name in the folder). Each names a module (all its parameters) or a parameter; `{}` stands for
+the number of a layer, or of a part in it."""
 
 
 PUBLISHED: Mapping[str, Head] = {
@@ -41,12 +41,12 @@ PUBLISHED: Mapping[str, Head] = {
     "patches": Head("token", pretraining=True),
     "pixels": Head("pixels", pretraining=True),
 }
-"""Heads that have a name in the tables, of published classes and of folders of version 0.1 -> what they answer. Any
-other head lies in a folder under its own name, and config.json says what it answers (`unmask_own_heads`)."""
+"""The heads that the tables name, with their kinds: those of published classes, and those of folders of version 0.1.
+Any other head is stored under its own name, and config.json describes it (`unmask_own_heads`)."""
 
 
 def as_heads(outputs: Mapping[str, int]) -> dict[str, Head]:
-    """Heads by their names in `PUBLISHED`, each with this number of outputs: `as_heads({"classification": 3})`."""
+    """The heads of `PUBLISHED` with these names and numbers of outputs: `as_heads({"classification": 3})`."""
     return {name: replace(PUBLISHED[name], outputs=number) for name, number in outputs.items()}
 
 
@@ -54,76 +54,76 @@ OF_SEQUENCES = tuple(sorted(name for name, head in PUBLISHED.items() if head.of_
 
 
 class Part:
-    """What a folder of one system holds that names cannot say. A table has as many parts as it needs, and asks them in
-    order; here, every method leaves things as they are.
+    """A conversion for one system that a table of names cannot express. A table has any number of parts and applies
+    them in order. The methods of this base class change nothing.
 
-    `place` is the path of config.json, for error messages. All methods that read raise UnmaskError for what the page
-    does not implement.
+    `place` is the path of config.json, for error messages. All methods that read raise UnmaskError for content that the
+    page does not implement.
     """
 
     def obstacles(self, config: Any) -> Sequence[str]:
-        """What of a config such a folder cannot say, such as "eps = 1e-06"."""
+        """The settings of a config that such a folder cannot express, such as "eps = 1e-06"."""
         return ()
 
     def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
-        """The values of config.json, as the fields of the table name them."""
+        """Convert the values of config.json to the fields that the table names."""
         return values
 
     def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
-        """Fields of the page that the fields of the table do not give: from config.json as it is stored, or from the
-        weights."""
+        """The fields of the page that the table does not name, from the stored config.json or from the weights."""
         return {}
 
     def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """config.json, from what the table and the parts before this one write."""
+        """Convert the values that the table and the previous parts write to config.json."""
         return values
 
     def restore(self, config: Any, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-        """The tensors of a folder under the names of the table's rules, without those that are computed."""
+        """Convert the tensors of a folder to the names of the table's rules, without those that the model computes."""
         return tensors
 
     def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors as a folder has them, from those under the names of the table's rules."""
+        """Convert tensors with the names of the table's rules to the tensors of a folder."""
         return tensors
 
     def files(self, config: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
-        """Name -> content of further files of the folder."""
+        """Further files of the folder: name -> content."""
         return {}
 
     def settings(self, config: Any, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """What a folder that another program wrote says in place of `Loaded.settings`."""
+        """The settings for `Loaded.settings` in a folder that another program wrote."""
         return {}
 
 
 @dataclass(frozen=True)
 class Table(Generic[Page]):
-    """How one page reads and writes a family of Hugging Face folders.
+    """How one page reads and writes Hugging Face folders of one model type. A *key* is the name of a parameter or
+    module in the folder, a *field* a name in config.json.
 
-    model_type     as in config.json
+    model_type     the value of the field model_type
     config         the page's config class
-    prefix         what stands before the trunk's names where a head is saved beside it
-    fields         theirs -> ours, for config.json
-    fixed          theirs -> the only value of config.json that this page implements
-    trunk, pooler  names with the prefix
+    prefix         the prefix of the trunk's keys in a folder that also holds a head
+    fields         field -> name in the page's config
+    fixed          field -> the only value that this page implements
+    trunk, pooler  names, with the prefix
     heads          head -> names
-    architectures  class name in config.json -> the heads it has
-    copies         theirs -> theirs: tied parameters that older folders store twice
-    written        names of copies that a folder has too, for readers that know the parameter by them alone
-    shift          theirs -> by how much their number is larger than ours
-    absent         theirs -> the default of the reference, where the page has another: what an absent field means
-    nullable       theirs that may be null though ours may not: the page's default then stands
-    packed         their module -> names of the maps that lie side by side in it, along what they give; the rules name
-                   each of them as if it were a module of that one: `attn.c_attn.query`
-    transposed     their modules whose weight is stored as [inputs, outputs]
-    buffers        their names of what is no parameter, and is passed over
-    ignored        theirs that change no number of this model, beside `config.IRRELEVANT`
-    required       ours -> the only value that such a folder can mean
-    parts          what names cannot say
-    variants       other tables of the same model type. `marks` says which one a config.json is read by; a model is
-                   written by the first one that has no obstacle
-    marks          theirs -> the value by which config.json chooses this variant
-    kind           what those who open the folder may ask for
-    processor      which processor its folders have, and how its files are read and written
+    architectures  class name in config.json -> the heads of that class
+    copies         key -> key of the original: tied parameters that older folders store twice
+    written        copies that are written too, for readers that look up the parameter by this key only
+    shift          field -> the number to subtract from its value to get the value of the page
+    absent         field -> the value of an absent field: the default of the reference where the page's default differs
+    nullable       fields that may be null although the page's config allows no None: the page's default then applies
+    packed         key of a module -> names of the linear maps that it concatenates along the outputs; the rules name
+                   each map as a submodule: `attn.c_attn.query`
+    transposed     keys of modules that store their weight as [inputs, outputs]
+    buffers        keys of buffers, which are ignored
+    ignored        fields that do not change the outputs of this model, in addition to `config.IRRELEVANT`
+    required       name in the page's config -> the only value that such a folder can express
+    parts          conversions that names cannot express
+    variants       other tables of the same model type. `marks` selects the one that reads a config.json; the first one
+                   without an obstacle writes a model
+    marks          field -> the value in config.json that selects this variant
+    kind           the kind of model that the folder holds
+    processor      the class of the processor in these folders, and how its files are read and written
     """
 
     model_type: str
@@ -152,7 +152,7 @@ class Table(Generic[Page]):
     processor: ProcessorFiles[Any] = TOKENS
 
     def obstacles(self, config: Config) -> list[str]:
-        """What keeps a model of this config from being written as such a folder; empty where nothing does."""
+        """The reasons why this table cannot write a model of this config; empty if it can."""
         if type(config) is not self.config:
             return [f"the wiring of {type(config).__name__}"]
         other = {name: getattr(config, name) for name, value in self.required.items() if getattr(config, name) != value}
@@ -160,6 +160,6 @@ class Table(Generic[Page]):
         return found + [one for part in self.parts for one in part.obstacles(config)]
 
     def with_heads(self, names: Iterable[str]) -> Table[Page]:
-        """The same with a place for heads that it does not name: each lies under its own name."""
+        """This table extended by the heads that it does not name, each stored under its own name."""
         own = {name: ((f"heads.{name}", f"heads.{name}"),) for name in names if name not in self.heads}
         return replace(self, heads={**self.heads, **own}) if own else self

@@ -1,4 +1,7 @@
-"""Weights of a Hugging Face folder: safetensors, whole or in shards, under names that a table translates."""
+"""Weights of a Hugging Face folder: safetensors, in one file or in shards, with names that a table translates.
+
+A *key* is the name of a tensor in the folder.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from unmask.models.model import Model, ModelConfig
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files that hold the weights of a folder. Raises UnmaskError where it has none that is read."""
+    """The names of the files with the weights of a folder. Raises UnmaskError if it has no safetensors."""
     index = folder / "model.safetensors.index.json"
     if (folder / "model.safetensors").exists():
         return ["model.safetensors"]
@@ -30,8 +33,8 @@ def files_of(folder: Path) -> list[str]:
         return sorted(set(shards.values()))
     if list(folder.glob("*.bin")) + list(folder.glob("*.pt")) + list(folder.glob("*.ckpt*")):
         raise UnmaskError(
-            f"{folder} holds its weights as a pickle, which could run a stranger's code and is never opened here. "
-            "Where you trust it, convert it: transformers.AutoModel.from_pretrained(here).save_pretrained(there)."
+            f"{folder} holds its weights as a pickle, which can execute code: unmask never opens one. "
+            "If you trust it, convert it: transformers.AutoModel.from_pretrained(OLD).save_pretrained(NEW)."
         )
     raise UnmaskError(f"{folder} has no model.safetensors: there are no weights to load.")
 
@@ -41,8 +44,8 @@ def _is_file_name(name: object) -> bool:
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The weights of a folder, by name. Raises UnmaskError where a file is missing or damaged, and where two files hold
-    different numbers under one name."""
+    """The weights of a folder, by key. Raises UnmaskError if a file is missing or damaged, and if two files hold
+    different values for one key."""
     tensors: dict[str, Tensor] = {}
     owners: dict[str, str] = {}
     for name in files_of(folder):
@@ -54,7 +57,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         for key, tensor in found.items():
             if key in tensors and not same(tensors[key], tensor):
                 raise UnmaskError(
-                    f"{folder}: {owners[key]} and {name} hold different numbers for '{key}'. Restore the folder from a "
+                    f"{folder}: {owners[key]} and {name} hold different values for '{key}'. Restore the folder from a "
                     "copy."
                 )
             tensors[key], owners[key] = tensor, name
@@ -62,15 +65,15 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers of the same type."""
+    """Whether two tensors have the same dtype and equal values."""
     return one.dtype == other.dtype and torch.equal(one, other)
 
 
 def normalise(table: Table, config: Any, tensors: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    """Today's full names: prefix in place, gamma and beta of the oldest folders renamed, tied copies checked, what is
-    computed left out.
+    """Rename the tensors of a folder to the full keys of the table: add the prefix if it is missing, and rename gamma
+    and beta of the oldest folders. Check tied copies, and drop tensors that the model computes.
 
-    Raises UnmaskError where two names of one parameter, or two copies of it, hold different numbers.
+    Raises UnmaskError if two keys or two copies of one parameter hold different values.
     """
     bare = not any(key.startswith(table.prefix) for key in tensors)
     trunk = tuple(theirs.removeprefix(table.prefix).split(".")[0] for _, theirs in table.trunk + table.pooler)
@@ -92,21 +95,22 @@ def normalise(table: Table, config: Any, tensors: Mapping[str, Tensor], folder: 
 
 
 def _twice(folder: Path, one: str, other: str) -> UnmaskError:
-    """What to raise where two keys name one parameter and differ."""
+    """The error for two keys of one parameter with different values."""
     return UnmaskError(
-        f"{folder}: the weights hold different numbers for '{one}' and '{other}', two names of one parameter. Keep the "
+        f"{folder}: the weights hold different values for '{one}' and '{other}', two names of one parameter. Keep the "
         "right one."
     )
 
 
 def rules_of(table: Table, heads: Iterable[str], *, pooler: bool) -> Names:
-    """Names of the trunk and some heads; a head's own name for the pooler goes before the common one."""
+    """The names of the trunk and of these heads; a head's own name of the pooler precedes the common one."""
     own = tuple(rule for head in heads for rule in table.heads[head])
     return own + table.trunk + (table.pooler if pooler else ())
 
 
 def rename(key: str, rules: Names, side: int) -> str | None:
-    """The name of a parameter on the other side of the rules; side 0 is ours, 1 theirs."""
+    """Translate a parameter name by the rules, from the names of `side`: 0 for unmask, 1 for the folder. None if no
+    rule applies."""
     for rule in rules:
         source, goal = rule[side], rule[1 - side]
         rest, numbers = _read(key, source)
@@ -118,7 +122,8 @@ def rename(key: str, rules: Names, side: int) -> str | None:
 
 
 def _read(key: str, source: str) -> tuple[str | None, list[str]]:
-    """What a key has behind the name `source`, and the numbers that stand for its holes; None where it has another."""
+    """Match a key with the pattern `source`: the rest of the key, and the numbers at the pattern's {}. The rest is None
+    if the key does not match."""
     first, *others = source.split("{}")
     if not key.startswith(first):
         return None, []
@@ -134,13 +139,13 @@ def _read(key: str, source: str) -> tuple[str | None, list[str]]:
 
 
 def parts_of(table: Table, tensors: Mapping[str, Tensor]) -> set[str]:
-    """Which heads, and whether the pooler, have weights in the folder."""
+    """The heads that have weights in the folder, and "pooler" if the pooler has."""
     candidates = {"pooler": table.pooler, **table.heads}
     return {part for part, names in candidates.items() if all(_holds(theirs, tensors) for _, theirs in names)}
 
 
 def _holds(theirs: str, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a folder has weights of this name; of a layer's name, for any number."""
+    """Whether a folder has weights of this name; a name with {} matches any layer."""
     if "{}" in theirs:
         return any(_read(key, theirs)[0] is not None for key in tensors)
     return theirs in tensors or theirs + ".weight" in tensors
@@ -149,10 +154,12 @@ def _holds(theirs: str, tensors: Mapping[str, Tensor]) -> bool:
 def stored_heads(
     table: Table, tensors: Mapping[str, Tensor], values: Mapping[str, Any], config: ModelConfig, folder: Path
 ) -> dict[str, int]:
-    """Head -> outputs, of the heads that the folder holds. Where several share their names, config.json decides: what
-    we wrote into it, the class that it names, or else what `transformers` would have to open the folder as.
+    """The heads in the folder, with their numbers of outputs.
 
-    Raises UnmaskError where nothing tells which of several heads the weights are of.
+    Several heads can have the same keys. Then config.json decides: by the field unmask_heads, by the name of the class
+    in `transformers`, or else by the class that could open the folder in `transformers`.
+
+    Raises UnmaskError if config.json does not determine the head.
     """
     parts = parts_of(table, tensors)
     sizes = {head: _outputs_of(table, head, tensors) for head in parts - {"pooler"}}
@@ -170,15 +177,15 @@ def stored_heads(
         names = _theirs(table, head)
         if any(names & _theirs(table, rival) for rival in heads):
             continue
-        if not names and head not in meant:  # tied to the embedding, it has no weights that would tell
+        if not names and head not in meant:  # the head is tied to the embedding: no weights show whether it exists
             continue
         heads[head] = sizes[head]
     return heads
 
 
 def _meant(table: Table, values: Mapping[str, Any]) -> Set[str]:
-    """The heads that config.json speaks of. What we wrote there counts as long as the class beside it has these heads:
-    `transformers` keeps the field when it saves another class, and changes the class."""
+    """The heads that config.json names. The field unmask_heads is valid only if the class in `architectures` has these
+    heads: when `transformers` saves the folder with another class, it keeps unmask_heads and changes the class."""
     said, classes = values.get("unmask_heads"), values.get("architectures")
     ours = frozenset(map(str, said)) if isinstance(said, list) else frozenset()
     architecture = str(classes[0]) if isinstance(classes, list) and classes else ""
@@ -187,8 +194,7 @@ def _meant(table: Table, values: Mapping[str, Any]) -> Set[str]:
 
 
 def _kind(values: Mapping[str, Any], outputs: int) -> str:
-    """Which of the heads of PROBLEMS a classifier of texts is, as `transformers` decides it for labels that are whole
-    numbers."""
+    """The head of PROBLEMS that a classifier of texts implements, as `transformers` decides for integer labels."""
     usual = "regression" if outputs == 1 else "classification"
     return next((head for head, problem in PROBLEMS.items() if problem == values.get("problem_type")), usual)
 
@@ -201,17 +207,18 @@ def _guessed(
     sizes: Mapping[str, int],
     folder: Path,
 ) -> str:
-    """The head that a classifier is of where config.json names none and several have its names; "" where one has.
+    """The head of a classifier if config.json names no head and several heads have the same keys; "" if only one has.
 
-    For tokens, `transformers` makes no pooler; and its classifier of texts with one output has one label.
+    Two facts decide: in `transformers`, a token classifier has no pooler, and a text classifier with one output has one
+    label.
     """
     alike = {head for head in parts - {"pooler"} if _theirs(table, head) == _theirs(table, "tagging")}
     if "tagging" not in alike or len(alike) == 1:
         return ""
     if not config.pools:
         raise UnmaskError(
-            f"{folder / 'config.json'} does not say what the classifier answers for: name the class that wrote it, "
-            f"one of {', '.join(table.architectures)}, in the field architectures."
+            f"{folder / 'config.json'} does not say which head the classifier is: name the class that wrote it, one of "
+            f"{', '.join(table.architectures)}, in the field architectures."
         )
     texts = next((head for head in alike if head in PROBLEMS), None)
     if "pooler" not in parts:
@@ -223,12 +230,12 @@ def _guessed(
 
 
 def _theirs(table: Table, head: str) -> set[str]:
-    """What the parameters of a head are called there."""
+    """The keys of a head's parameters."""
     return {theirs for _, theirs in table.heads[head]}
 
 
 def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
-    """How many outputs a stored head has; 0 where its size is that of the vocabulary."""
+    """The number of outputs of a stored head; 0 if it has one for each id of the vocabulary."""
     last = (theirs for ours, theirs in table.heads[head] if ours.endswith(".output") and "{}" not in ours)
     sized = [theirs + ".weight" for theirs in last]
     sized += [theirs for ours, theirs in table.heads[head] if ours.endswith(".transitions")]
@@ -238,7 +245,14 @@ def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
 def fill(
     table: Table, model: Model, tensors: Mapping[str, Tensor], *, keep: set[str], folder: Path
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Copy the tensors into the model; returns the parts that are new and the stored parts that were dropped."""
+    """Copy the tensors into the model. Returns the parts without stored weights, and the stored parts that the model
+    does not use.
+
+    keep  heads whose stored weights are read
+
+    Raises UnmaskError for a key without a place in the model, a wrong shape or dtype, values that are not finite, two
+    keys of one parameter with different values, and missing weights of the trunk.
+    """
     rules = rules_of(table, [head for head in model.heads if head in keep], pooler=model.pooler is not None)
     parameters = model.own_parameters()
     filled: dict[str, str] = {}
@@ -252,7 +266,7 @@ def fill(
         if ours is None or ours not in parameters:
             raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
         if not tensor.is_floating_point():
-            raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} numbers; quantised weights cannot be read.")
+            raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} values; quantised weights are not supported.")
         if parameters[ours].shape != tensor.shape:
             if ours.startswith("heads.") and _may_lack(table, ours):
                 dropped.add(_part(ours))
@@ -277,29 +291,28 @@ def fill(
 
 
 def check_finite(weights: Tensor, owner: str) -> None:
-    """Raises UnmaskError for weights with NaN or infinity among them, as a run that went wrong leaves them; all that
-    such a model answered would be NaN."""
+    """Raises UnmaskError for weights with NaN or infinity, such as those of a diverged run: outputs would be NaN."""
     with torch.no_grad():
         if not weights.sum().isfinite() and not weights.isfinite().all():  # the sum is one pass; it may overflow
             raise UnmaskError(
-                f"{owner} holds numbers that are not finite: the run that wrote them went wrong, or the file is "
-                "damaged. Take an earlier checkpoint."
+                f"{owner} holds numbers that are not finite: the run that wrote them diverged, or the file is damaged. "
+                "Use an earlier checkpoint."
             )
 
 
 def _part(name: str) -> str:
-    """The head that a parameter of ours belongs to, or what else of the model."""
+    """The part of the model with this parameter: a head, or the first word of the name."""
     first, second = name.split(".")[:2]
     return second if first == "heads" else first
 
 
 def _may_lack(table: Table, name: str) -> bool:
-    """Whether a folder may be without a parameter of ours: one of a head or the pooler."""
+    """Whether a folder may lack this parameter of the model: a parameter of a head or of the pooler."""
     return name.startswith(("heads.", "pooler.")) and _part(name) not in table.kind.heads
 
 
 def _owner(table: Table, key: str) -> str | None:
-    """The head (or pooler) that a key belongs to."""
+    """The head (or "pooler") that a key belongs to; None for other keys."""
     for part, names in {"pooler": table.pooler, **table.heads}.items():
         if rename(key, names, 1) is not None:
             return part

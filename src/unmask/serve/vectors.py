@@ -6,19 +6,26 @@ Shapes: N texts, D width.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import torch
 
+from unmask import huggingface
 from unmask.data.labelled.rows import Row
+from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.files import atomic
+from unmask.kernels.devices import placed
 from unmask.serve.predictor import Predictor
 from unmask.tasks import TASKS
+from unmask.tasks.summaries import summaries
 
 AT_ONCE = 4_096  # texts that are read ahead, so that texts of similar length share a batch
+PICTURES_AT_ONCE = 256
 FORMS = (".npy", ".safetensors", ".jsonl")
 
 
@@ -35,6 +42,23 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
             raise UnmaskError(f"Text {first + empty} is empty.")
         yield np.concatenate(predictor.found([Row(text=text) for text in some]))
         first += len(some)
+
+
+def picture_vectors(
+    folder: Path | str, pictures: Sequence[Path], *, device: torch.device | str = "cpu"
+) -> Iterator[np.ndarray]:
+    """The summaries [n, D] float32 of some hundred pictures at a time, in order, by the trunk of a model folder.
+
+    Raises UnmaskError for a model that reads no pictures, and for a file that cannot be decoded.
+    """
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})
+    if not isinstance(loaded.processor, ImageProcessor):
+        raise UnmaskError(f"{folder} holds a model that reads no pictures: give texts by --file.")
+    model, processor = placed(loaded.model, device), loaded.processor
+    for begin in range(0, len(pictures), PICTURES_AT_ONCE):
+        some = pictures[begin : begin + PICTURES_AT_ONCE]
+        examples = [processor.example(decode(path, processor.channels)) for path in some]
+        yield summaries(model, examples, processor)
 
 
 def write_vectors(parts: Iterable[np.ndarray], out: Path | str) -> tuple[int, int]:

@@ -1,1 +1,1 @@
-"""The training loop, its checkpoints, what it shows and what it reports; it names no model, objective or data set."""
+"""The training loop, its checkpoints, its display and its report, for any model, objective and data set."""

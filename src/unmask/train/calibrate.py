@@ -1,4 +1,4 @@
-"""Measures a step on the real model and data, leaving no trace: how many steps fit, and what a run will take."""
+"""Measures steps on the real model and data, and restores all state: the steps that fit a time, the cost of a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from unmask.train.engine import Engine
 from unmask.train.metrics import Meter
 
 WARMUP, MEASURED = 3, 10  # steps
-LARGEST_SHARE = 0.05  # of the time budget that the measured steps may take
-DISK_BYTES_PER_SECOND = 200e6  # a plain disk, checksums and flushing included
+LARGEST_SHARE = 0.05  # largest share of the time budget for the measured steps
+DISK_BYTES_PER_SECOND = 200e6  # an ordinary disk, including checksums and flushing
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Pace:
 
 
 Phases = Sequence[tuple[float, Iterator]]
-"""The parts of a run whose steps take different times: the share of the steps, and micro-batches, of each."""
+"""The phases of a run, whose steps take different times: (share of the steps, micro-batches) of each."""
 
 
 def phases_of(data: Any) -> Phases:
-    """The phases of a run on this data: what `data.phases()` says, or one, where all steps are alike."""
+    """The phases of a run on this data: `data.phases()`, or a single phase if the data has no such method."""
     return data.phases() if hasattr(data, "phases") else [(1.0, data.batches(None))]
 
 
 def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | None) -> Pace:
-    """Time a few steps of each phase, the median of ten after a warm-up, and take the mean of the phases.
+    """Time steps of each phase (the median of ten, after a warm-up), and average over the phases by their shares.
 
-    phases  the run's own micro-batches
+    phases  the phases of the run, with its own micro-batches
     totals  micro-batches -> (targets of each loss term, real tokens, ...)
-    budget  seconds of the whole run; the measurement takes a small share of it
+    budget  seconds of the whole run; the measurement takes at most LARGEST_SHARE of it, and at least one step a phase
 
-    Model, optimizer and random state are afterwards exactly as they were before.
+    Restores the model, the optimizer and the random state.
     """
     tensors = {name: x.clone() for name, x in engine.tensors().items()}
     random, carried = random_state(engine.device), engine.carried()
@@ -65,7 +65,7 @@ def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | 
 
 
 def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, limit: float) -> tuple[list[float], int]:
-    """Seconds of each step after the warm-up, none begun after `limit` seconds, and the real tokens of the last one."""
+    """Seconds of each step after the warm-up, and real tokens of the last one. No step starts after `limit` seconds."""
     began = time.perf_counter()
     times: list[float] = []
     tokens = 0
@@ -85,9 +85,11 @@ def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, limit: flo
 
 
 def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, float | None]]) -> int:
-    """How many steps of `step` seconds fit, at least one, beside what comes at intervals.
+    """The number of steps that fit into `seconds`, at least 1.
 
-    costs  (seconds, interval) of each: in steps, as a fraction of the run below 1, or None for once at the end
+    step   seconds of a step
+    costs  periodic costs (seconds, interval): the interval in steps, as a fraction of the run below 1, or None for once
+           at the end
     """
     each, fixed = step, 0.0
     for cost, interval in costs:
@@ -102,14 +104,14 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
 
 
 def in_steps(interval: int | float | None, total: int) -> int:
-    """An interval in steps: as given, or a fraction of the whole run; None is never before the end."""
+    """An interval in steps; below 1, it is a fraction of the run. None is longer than the run."""
     if interval is None or interval <= 0:
         return total + 1
     return max(1, round(interval * total)) if interval < 1 else int(interval)
 
 
 def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any]:
-    """What a run will take, from its measured pace."""
+    """The cost of a run from its measured pace, as `Trainer.plan` returns it."""
     parameters = dict(engine.model.named_parameters())
     trainable = [p for p in parameters.values() if p.requires_grad]
     parts: dict[str, int] = {}
@@ -139,6 +141,6 @@ def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any
 
 
 def checkpoint_bytes(engine: Engine) -> int:
-    """Size of a checkpoint: weights and what the optimizer keeps of them, and the model's own file."""
+    """Bytes of a checkpoint: the weights, the optimizer state, and the model's own file."""
     whole = sum(p.numel() * p.element_size() for p in engine.model.parameters())
     return 2 * whole + engine.config.kept(engine.model)

@@ -10,16 +10,16 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 480, 300
 LEFT, RIGHT, TOP, BOTTOM = 54, 26, 28, 46
-MOST_POINTS = 240  # of a line; longer ones are averaged
-MOST_PLACES = 7  # of a logarithmic x axis that are labelled themselves
+MOST_POINTS = 240  # points of a line; longer lines are averaged
+MOST_PLACES = 7  # with at most so many x values, a logarithmic x axis labels each of them
 MOST_DOTS = 40  # lines with more points are drawn without dots
-DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 4")  # a second cue beside the colour
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 4")  # a second cue besides the colour
 COLOURS = len(DASHES)
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: (x, y) points, and optionally how far each may spread up and down. A y that is None is a gap."""
+    """A line: (x, y) points, and optionally a symmetric spread of each y. A y that is None is a gap."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -28,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over common axes. `floors`: name -> y of a horizontal reference line, e.g. the unigram entropy."""
+    """Lines on common axes. `floors`: name -> y of a horizontal reference line, e.g. the unigram entropy."""
 
     title: str
     series: Sequence[Series]
@@ -69,7 +69,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars: `values` gives one series name -> a value for each label."""
+    """Groups of bars. `values`: name of a series -> its value for each label."""
 
     title: str
     labels: Sequence[str]
@@ -103,7 +103,7 @@ class Bars:
 
 
 class Axis(NamedTuple):
-    """Values from `low` to `high` on the pixels from `begin` to `end`."""
+    """A mapping of the values from `low` to `high` to the pixels from `begin` to `end`."""
 
     low: float
     high: float
@@ -116,7 +116,7 @@ class Axis(NamedTuple):
     def fit(cls, values: Sequence[float], begin: float, end: float, *, log: bool = False) -> Axis:
         """An axis that holds all values, with round ticks."""
         low, high = min(values), max(values)
-        alone = math.isclose(low, high, rel_tol=1e-8)  # nearer than labels can tell apart
+        alone = math.isclose(low, high, rel_tol=1e-8)  # too close for labels to differ
         if log:
             if alone:
                 low, high = low / 2, high * 2
@@ -127,18 +127,18 @@ class Axis(NamedTuple):
             if alone:
                 low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
             ticks = _ticks(low, high)
-            if begin > end:  # upwards: end on ticks, so that the line does not touch the frame
+            if begin > end:  # the y axis ends on ticks, so that lines do not touch the frame
                 low, high = min(low, ticks[0]), max(high, ticks[-1])
         return cls(low, high, begin, end, log, tuple(t for t in ticks if low <= t <= high))
 
     def place(self, value: float) -> float:
-        """Pixel of a value."""
+        """The pixel of a value."""
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
         return self.begin + ((math.log(value) if self.log else value) - low) / (high - low) * (self.end - self.begin)
 
 
 def number(value: float) -> str:
-    """A number for a label: few digits, thousands as k, M.
+    """A number for a label: few digits, with k, M or G from 10,000 on.
 
     >>> number(0.25), number(1500), number(2_000_000), number(0.00001)
     ('0.25', '1,500', '2M', '1e-5')
@@ -189,7 +189,7 @@ def _drawable(value: float | None, log: bool) -> bool:
 
 
 def _prepared(series: Series, log_x: bool, log_y: bool) -> Series:
-    """Values that cannot be drawn become gaps; long lines are averaged over runs of points."""
+    """The series for drawing: values that cannot be drawn become gaps; long lines are averaged over runs of points."""
     points = [(x, y if _drawable(y, log_y) else None) for x, y in series.points if _drawable(x, log_x)]
     if all(y is None for _, y in points):
         return Series(series.name, [])

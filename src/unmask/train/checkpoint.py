@@ -1,4 +1,4 @@
-"""Checkpoints that are whole or absent: written beside, checksummed, renamed; read without pickle."""
+"""Checkpoints, written atomically: to a temporary folder, with checksums, then renamed. Read without pickle."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from unmask.train import distributed
 STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
 RUN = "run.json"
-"""The settings of a run, written before its first step: what `--resume` continues with."""
+"""The settings of a run, written before its first step, which `--resume` reads."""
 BEGUN = frozenset({RUN, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best"})
-"""What a run may leave in its folder that ends before its first checkpoint, besides hidden files."""
+"""Files in the folder of a run that ended before its first checkpoint, besides hidden files."""
 _NAME = re.compile(r"step-(\d{8,})")
 _TEMPORARY = ".tmp-"
 _REPLACED = f"{_TEMPORARY}replaced-"
@@ -55,13 +55,13 @@ def write(
     save: Callable[[Path], None] | None = None,
     keep: int = 2,
 ) -> Path:
-    """Write `folder/step-XXXXXXXX` and keep the `keep` newest.
+    """Write `folder/step-XXXXXXXX` and keep the `keep` newest checkpoints.
 
-    state    JSON values, tensors: what training continues from
-    save     writes the model's own files into the folder it is given
+    state    JSON values of the training state        tensors  its tensors
+    save     writes the model's own files into a given folder
 
-    Everything goes to a temporary sibling that takes its name when the last byte is on the disk, so a crash at any
-    point leaves the previous checkpoints as they are. Raises UnmaskError where the disk is full or not writable.
+    The files go to a temporary folder, which is renamed when the last byte is on the disk. So a crash leaves the
+    previous checkpoints intact. Raises UnmaskError if the disk is full or not writable.
     """
     target = folder_of(folder, step)
     temporary = folder / f"{_TEMPORARY}{target.name}"
@@ -77,7 +77,7 @@ def write(
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         kept = steps(folder)
-        intact = f"the last good one, step {kept[-1]}, is intact" if kept else "there is no earlier one"
+        intact = f"the previous one, step {kept[-1]}, is intact" if kept else "there is no earlier one"
         raise UnmaskError(
             f"The checkpoint of step {step} could not be written to {folder}: {reason}; {intact}."
         ) from error
@@ -88,7 +88,7 @@ def write(
 
 
 def seal(folder: Path) -> None:
-    """Flush every file of a folder to the disk and write its manifest, last, in place of the model's own."""
+    """Flush every file of a folder to the disk, then write its manifest, which replaces that of the model."""
     (folder / MANIFEST).unlink(missing_ok=True)
     files = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
@@ -103,31 +103,31 @@ def seal(folder: Path) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Check every byte of a checkpoint against its manifest, the manifest's own included.
+    """Check every byte of a checkpoint against its manifest, including the manifest itself.
 
-    Raises UnmaskError that names the file that is missing or damaged.
+    Raises UnmaskError with the name of a missing or damaged file.
     """
     path = folder / MANIFEST
     files = read_json(path).get("files")
     if not isinstance(files, dict) or path.read_bytes() != _manifest(files):
-        raise UnmaskError(f"{path} is damaged.")
+        raise UnmaskError(f"{path} is damaged. The checkpoint cannot be used.")
     check(folder, files, "The checkpoint cannot be used.")
 
 
 def read_one(folder: Path, name: str) -> dict[str, Any]:
-    """A JSON file of a checkpoint. Raises UnmaskError where it is missing, or not as it was written."""
+    """A JSON file of a checkpoint. Raises UnmaskError if it is missing or has changed."""
     files = read_json(folder / MANIFEST).get("files")
     check(folder, {name: files.get(name) if isinstance(files, dict) else None}, "The checkpoint cannot be used.")
     return read_json(folder / name)
 
 
 def folder_of(folder: Path, step: int) -> Path:
-    """Where in a folder of checkpoints that of a step lies."""
+    """The folder of the checkpoint of a step."""
     return folder / f"step-{step:08d}"
 
 
 def steps(folder: Path) -> list[int]:
-    """Steps of the checkpoints in a folder, ascending, whole or damaged."""
+    """Steps of the checkpoints in a folder, ascending, including damaged ones."""
     if not folder.is_dir():
         return []
     names = (path.name.removeprefix(_REPLACED) for path in folder.iterdir())
@@ -135,8 +135,8 @@ def steps(folder: Path) -> list[int]:
 
 
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
-    """Raises UnmaskError where the folder of a run holds one already that is not to be resumed, or anything else that
-    the run would write over or among, and where there is nothing to resume."""
+    """Raises UnmaskError if the folder holds a run and `resume` is False, if it holds other files, and if `resume` is
+    True and there is nothing to resume."""
     if steps(out / "checkpoints"):
         if not resume:
             raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
@@ -149,31 +149,31 @@ def refuse_taken(out: Path, *, resume: bool = False) -> None:
 
 
 def require_begun(out: Path, settings: Collection[str] = (RUN,)) -> None:
-    """The rule of `--resume`, for runs of every kind. A run continues from its last checkpoint, and where none was
-    written yet, it begins from the start with the settings that its folder has kept.
+    """The rule of `--resume`, for runs of every kind: a run continues from its last checkpoint. Without one, it starts
+    from the beginning with the settings in its folder.
 
-    settings  names of the files that keep them, one of which must be there
+    settings  names of the files of settings; one of them must exist
 
-    Raises UnmaskError where the folder has neither, unless this command is started again by itself when it dies: then
-    the first start finds nothing.
+    Raises UnmaskError if the folder has neither, unless torchrun restarts this command when it dies: then the first
+    start finds an empty folder.
     """
     if not is_begun(out, settings) and not distributed.restarts():
-        raise UnmaskError(f"There is nothing to resume in {out}; leave out --resume to begin there.")
+        raise UnmaskError(f"There is nothing to resume in {out}; omit --resume to start a new run.")
 
 
 def is_begun(out: Path, settings: Collection[str] = (RUN,)) -> bool:
-    """Whether a folder has what a run continues with: a checkpoint, or at least its settings."""
+    """Whether a folder has a checkpoint, or at least the settings of a run."""
     return bool(steps(out / "checkpoints")) or any((out / name).is_file() for name in settings)
 
 
 def command(verb: str, out: Path | str) -> str:
-    """The command that continues with the run in a folder, as a shell takes it."""
+    """The shell command that resumes the run in a folder."""
     return f"unmask {verb} --out {shlex.quote(str(out))} --resume"
 
 
 @contextmanager
 def going_on(verb: str, out: Path) -> Iterator[None]:
-    """What is stopped within it says by which command it goes on."""
+    """A context that adds the command to resume the run to the message of `Stopped`."""
     try:
         yield
     except Stopped as stopped:
@@ -181,14 +181,16 @@ def going_on(verb: str, out: Path) -> Iterator[None]:
 
 
 def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
-    """The newest checkpoint whose every byte is as it was written; None where there is none at all.
+    """The newest intact checkpoint; None if there are no checkpoints.
 
-    `say` is told about each damaged one that is passed over. Raises UnmaskError where all are damaged.
+    say  receives a sentence for each damaged checkpoint that is skipped
+
+    Raises UnmaskError if all are damaged.
     """
     found = steps(folder)
     for step in reversed(found):
         path = folder_of(folder, step)
-        if not path.exists():  # a process died while it was replaced; `tidy` puts it back
+        if not path.exists():  # a process died while it replaced this checkpoint; `tidy` restores it
             path = path.with_name(f"{_REPLACED}{path.name}")
         try:
             verify(path)
@@ -197,13 +199,13 @@ def latest(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint
             if say is not None:
                 say(f"{error} Falling back to the checkpoint before step {step}.")
     if found:
-        raise UnmaskError(f"No checkpoint in {folder} is sound; delete the folder to start again.")
+        raise UnmaskError(f"All checkpoints in {folder} are damaged; delete the folder to start again.")
     return None
 
 
 def tidy(folder: Path) -> None:
-    """Remove what a process that died while saving left behind, and put back what it had moved out of the way. Call it
-    while holding the run's `Lock`."""
+    """Clean up after a process that died while saving: remove its temporary files, and restore the checkpoint that it
+    was replacing. The caller must hold the run's `Lock`."""
     for path in folder.glob(f"{_REPLACED}*"):
         if not (place := path.with_name(path.name.removeprefix(_REPLACED))).exists():
             path.rename(place)
@@ -212,7 +214,7 @@ def tidy(folder: Path) -> None:
 
 
 def set_aside(folder: Path, after: int) -> None:
-    """Rename the damaged checkpoints beyond step `after`, which a run continues from, to damaged-step-XXXXXXXX."""
+    """Rename the checkpoints after the step `after`, from which a run resumes, to damaged-step-XXXXXXXX."""
     for step in steps(folder):
         if step > after:
             path = folder_of(folder, step)
@@ -222,9 +224,9 @@ def set_aside(folder: Path, after: int) -> None:
 
 
 class Lock:
-    """One process per run folder: an advisory lock that the system frees when its holder ends, however it ends.
+    """One process per run folder: an advisory lock, which the system releases when its process ends for any reason.
 
-    Raises UnmaskError on `acquire` where another process holds it, or where the folder cannot be written.
+    `acquire` raises UnmaskError if another process holds the lock, or if the folder cannot be written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -244,7 +246,7 @@ class Lock:
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
-        if hasattr(os, "register_at_fork"):  # a forked worker that outlives its parent must not go on holding it
+        if hasattr(os, "register_at_fork"):  # a forked worker that outlives its parent must not keep the lock
             reference = weakref.WeakMethod(self.release)
             os.register_at_fork(after_in_child=lambda: (release := reference()) and release())
 
@@ -263,21 +265,22 @@ class Lock:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """The lock of a folder, whose file goes when what is done there has come to its end."""
+    """A context that holds the lock of a folder, and removes the lock file at the end if no error is raised."""
     with Lock(folder):
         yield
         (folder / LOCK).unlink(missing_ok=True)
 
 
 def _manifest(files: Mapping[str, Any]) -> bytes:
-    """The manifest's bytes; it carries its own checksum and has one spelling only."""
+    """The bytes of the manifest, in one canonical form, with a checksum of itself."""
     listing = json.dumps(files, sort_keys=True)
     whole = {"files": files, "sha256": hashlib.sha256(listing.encode()).hexdigest()}
     return (json.dumps(whole, indent=2, sort_keys=True) + "\n").encode()
 
 
 def _put_in_place(temporary: Path, target: Path) -> None:
-    """Rename, after moving an older folder of that name aside (a run that continued from before it)."""
+    """Rename the temporary folder, after moving an older folder of that name aside. An older one exists if the run
+    resumed from an earlier step."""
     old = target.with_name(f"{_REPLACED}{target.name}")
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -288,11 +291,11 @@ def _put_in_place(temporary: Path, target: Path) -> None:
 
 
 def prune(folder: Path, keep: int) -> None:
-    """Remove all but the `keep` newest, as far as the system lets."""
+    """Remove all but the `keep` newest checkpoints; skip those that the system does not let it rename."""
     for step in steps(folder)[: -max(1, keep)]:
         path = folder_of(folder, step)
         doomed = path.with_name(f"{_TEMPORARY}old-{path.name}")
-        try:  # renamed first, so that no half-deleted checkpoint bears a good name
+        try:  # rename first, so that no half-deleted checkpoint has a valid name
             path.rename(doomed)
         except OSError:
             continue
@@ -300,7 +303,7 @@ def prune(folder: Path, keep: int) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make renames and new names in a folder durable, where the system can."""
+    """Make renames and new files in a folder durable, if the system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

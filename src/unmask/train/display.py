@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live terminal display, or plain lines where there is no terminal."""
+"""The display of a run: live in a terminal, else plain lines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from unmask.errors import harmless, plural
 from unmask.train import distributed
 from unmask.train.events import Evaluated, Event, Measured, Noted, Planned
 
-SECONDS_BETWEEN_LINES = 5.0  # of training metrics, where lines are printed; evaluations and notes are never held back
+SECONDS_BETWEEN_LINES = 5.0  # between lines of training metrics; evaluations and notes are always printed
 
 
 class Display(Protocol):
-    """Who is told about the run."""
+    """The methods of a display of a run."""
 
     def start(self, step: int, total: int) -> None: ...
     def show(self, row: dict[str, Any]) -> None: ...
@@ -25,7 +25,7 @@ class Display(Protocol):
 
 
 class Silent:
-    """The display that shows nothing."""
+    """A display that shows nothing."""
 
     def start(self, step: int, total: int) -> None: ...
     def show(self, row: dict[str, Any]) -> None: ...
@@ -34,12 +34,12 @@ class Silent:
 
 
 def on_main(display: Display | None) -> Display:
-    """The display on the main process; silence on the others, and where there is none."""
+    """The display on the main process; `Silent` on other processes and for None."""
     return display if display is not None and distributed.is_main() else Silent()
 
 
 class Shown:
-    """A listener that tells a display of the run, and closes it."""
+    """A listener that passes events to a display, and closes it at the end."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
@@ -61,30 +61,30 @@ class Shown:
 
 
 class Terminal:
-    """The display of a training run on standard output: live where that is a terminal, else lines."""
+    """The display of a training run on standard output: live in a terminal, else lines."""
 
     def __init__(self) -> None:
         self._inner: Live | Lines = Live() if sys.stdout.isatty() else Lines()
 
     def start(self, step: int, total: int) -> None:
-        """The run begins at `step` of `total`."""
+        """The run starts at `step` of `total`."""
         self._inner.start(step, total)
 
     def show(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics, as it goes to metrics.jsonl."""
+        """Show a row of metrics.jsonl."""
         self._inner.show(row)
 
     def note(self, text: str) -> None:
-        """A sentence about the run."""
+        """Show a sentence about the run."""
         self._inner.note(text)
 
     def close(self) -> None:
-        """The run has ended, one way or another."""
+        """The run has ended, with or without an error."""
         self._inner.close()
 
 
 class Lines:
-    """One line for each row of metrics, at most one in five seconds for those of training."""
+    """One line for each row of metrics; rows of training at most every SECONDS_BETWEEN_LINES."""
 
     def __init__(self, write: Callable[[str], None] | None = None) -> None:
         self._write = write or (lambda line: print(line, flush=True))
@@ -94,7 +94,7 @@ class Lines:
     def start(self, step: int, total: int) -> None:
         self._left.start(step, total)
         whole = f"Training {plural(total, 'step')}."
-        self._write(whole if step == 0 else f"Training on from step {step:,} to {total:,}.")
+        self._write(whole if step == 0 else f"Training from step {step:,} to {total:,}.")
 
     def show(self, row: Mapping[str, Any]) -> None:
         training = row.get("split") == "train"
@@ -114,11 +114,11 @@ class Lines:
         self._write(text)
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """No effect: there is nothing to close."""
 
 
 class Live:
-    """A progress bar and a small table of the newest numbers, redrawn in place; notes scroll away above it."""
+    """A progress bar and a table of the newest metrics, redrawn in place; notes scroll above them."""
 
     def __init__(self, console: Any = None) -> None:
         from rich.console import Console
@@ -169,7 +169,7 @@ class Live:
 
 
 class TimeLeft:
-    """Seconds that the rest of a run will take, from the steps done since `start`."""
+    """An estimate of the remaining seconds of a run, from the time of the steps since `start`."""
 
     def __init__(self) -> None:
         self.first = self.total = 0
@@ -179,14 +179,15 @@ class TimeLeft:
         self.first, self.total, self.began = step, total, time.monotonic()
 
     def at(self, step: int) -> float | None:
-        """None before the first step is done."""
+        """The remaining seconds at a step; None before the first step is done."""
         done = step - self.first
         return None if done <= 0 else (time.monotonic() - self.began) / done * (self.total - step)
 
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A function to call with (what is done, number done, number in all or None): a bar for each, or plain lines."""
+    """A function to call with (description, number done, total or None): one progress bar for each description, or
+    plain lines outside a terminal."""
     if not sys.stdout.isatty():
         yield _Steps()
         return
@@ -205,7 +206,7 @@ def progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 class _Steps:
-    """Progress as plain lines: when something begins, every five seconds, and when it is complete."""
+    """Progress as plain lines: at the start, every SECONDS_BETWEEN_LINES, and at the end."""
 
     def __init__(self) -> None:
         self._printed: dict[str, float] = {}
@@ -223,7 +224,7 @@ class _Steps:
 
 
 def render_plan(plan: Mapping[str, Any]) -> str:
-    """The dry run of `Trainer.plan` as lines for a person."""
+    """The dry run of `Trainer.plan` as lines of text."""
     memory = plan["memory_bytes"]
     parts = ", ".join(f"{name} {count(n)}" for name, n in plan["parts"].items())
     kinds = ", ".join(f"{name} {size(n)}" for name, n in memory.items() if name != "total")
@@ -243,7 +244,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
 
 
 def readable(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Names and values of a row of metrics as a person reads them, losses first; bookkeeping is left out."""
+    """Names and formatted values of a row of metrics, without bookkeeping such as the step."""
     found = []
     for name, value in row.items():
         if name in ("step", "seconds", "split") or isinstance(value, (list, dict)) or (name == "skipped" and not value):
@@ -271,7 +272,8 @@ def _value(name: str, value: Any) -> str:
 
 
 def duration(seconds: float) -> str:
-    """
+    """Seconds as hours, minutes and seconds.
+
     >>> duration(3723), duration(59.7)
     ('1:02:03', '1:00')
     """
@@ -281,7 +283,8 @@ def duration(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """
+    """A number of bytes with a unit.
+
     >>> size(1234), size(440_000_000)
     ('1.2 kB', '440 MB')
     """
@@ -289,7 +292,8 @@ def size(number: float) -> str:
 
 
 def count(number: float) -> str:
-    """
+    """A number with a decimal prefix.
+
     >>> count(110_000_000), count(1234), count(7)
     ('110 M', '1.2 k', '7')
     """

@@ -1,4 +1,4 @@
-"""Many processes as one: ranks, sums over them, and gradients averaged (DDP) or sharded (FSDP2)."""
+"""Distributed training: ranks, sums over ranks, and gradients that are averaged (DDP) or sharded (FSDP2)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from unmask.kernels import devices
 
 
 def init(device: str = "auto") -> torch.device:
-    """Join the processes that `torchrun` started, if it did, and choose this one's device.
+    """Join the process group if `torchrun` started this process, and return the device of this process.
 
-    `auto` is the CUDA device of this process's local rank, else the CPU. Tensors on the CPU travel over gloo, those
-    on a GPU over NCCL. Calling it again is harmless.
+    `auto` is the CUDA device of this process's local rank, else the CPU. Tensors on the CPU use gloo, those on a GPU
+    NCCL. A second call has no effect. Raises UnmaskError if WORLD_SIZE is set without RANK.
     """
     chosen = devices.choose(device, int(os.environ.get("LOCAL_RANK", "0")))
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
@@ -32,41 +32,41 @@ def init(device: str = "auto") -> torch.device:
 
 
 def _join(backend: str) -> None:
-    """Meet the other processes, under a name of this start: torchrun may keep one store over all its restarts, which
-    goes on telling where those listened that have died."""
+    """Join the other processes, with a prefix for this restart: torchrun may keep one store over all restarts, which
+    still holds the addresses of processes that died."""
     store, number, count = next(rendezvous("env://"))
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(backend, store=dist.PrefixStore(f"start-{start}", store), rank=number, world_size=count)
 
 
 def finish() -> None:
-    """Leave the group of processes, if there is one."""
+    """Leave the process group, if there is one."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def restarts() -> bool:
-    """Whether torchrun starts this command again when it dies (`--max-restarts`): the same one, each time."""
+    """Whether torchrun restarts this command, unchanged, when it dies (`--max-restarts`)."""
     return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
 
 
 def rank() -> int:
-    """Number of this process, from 0."""
+    """The number of this process, from 0."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def ranks() -> int:
-    """Number of processes."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def is_main() -> bool:
-    """True in the one process that writes files and prints."""
+    """Whether this is the main process, which writes files and prints."""
     return rank() == 0
 
 
 def barrier() -> None:
-    """Wait until every process is here."""
+    """Wait until every process has called this function."""
     if ranks() > 1:
         dist.barrier()
 
@@ -79,7 +79,7 @@ def sum_over_ranks(x: Tensor) -> Tensor:
 
 
 def from_main(value: float) -> float:
-    """The main process's number, in every process."""
+    """The value of the main process, in every process."""
     if ranks() == 1:
         return value
     x = torch.tensor([value], dtype=torch.float64)
@@ -117,9 +117,9 @@ def wrap(module: nn.Module, sharding: str = "none") -> nn.Module:
     if ranks() == 1:
         return module
     if sharding == "none":
-        # A term without a target leaves its head out of the graph: such parameters must not stall the others. DDP looks
-        # for them on request, and warns in every process if the first step has none, so there is always one.
-        device = next(module.parameters()).device  # DDP takes parameters of one kind of device
+        # A term without a target leaves its head out of the graph, and DDP must not wait for its gradients. With
+        # find_unused_parameters, DDP warns if the first step has no unused parameter, so this adds one.
+        device = next(module.parameters()).device  # DDP requires parameters on one type of device
         module.register_parameter("idle", nn.Parameter(torch.zeros((), device=device)))
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True, gradient_as_bucket_view=True)
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -147,7 +147,7 @@ def blocks(module: nn.Module) -> list[nn.Module]:
 
 
 def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
-    """Context of one micro-batch: gradients travel after the last one only."""
+    """A context for one micro-batch: gradients are synchronised only after the last one."""
     if isinstance(module, nn.parallel.DistributedDataParallel):
         return nullcontext() if last else module.no_sync()
     if hasattr(module, "set_requires_gradient_sync"):
@@ -157,9 +157,9 @@ def synchronised(module: nn.Module, last: bool) -> AbstractContextManager:
 
 @contextmanager
 def whole(module: nn.Module) -> Iterator[None]:
-    """Within it, every process sees the parameters of a sharded module in full; a no-op for the others.
+    """A context in which every process sees the parameters of a sharded module in full; no effect on other modules.
 
-    To be entered within a forward method of `module`, for that is where FSDP sets itself up.
+    Enter it inside a forward method of `module`, because FSDP initialises itself there.
     """
     sharded: list[Any] = [m for m in module.modules() if hasattr(m, "unshard") and hasattr(m, "reshard")]
     for part in sharded:
@@ -174,10 +174,10 @@ def whole(module: nn.Module) -> Iterator[None]:
 
 
 def at_rest(module: nn.Module) -> None:
-    """Split a sharded module again where a forward pass left it gathered; a no-op for the others.
+    """Shard a module again if a forward pass left it gathered; no effect on other modules.
 
-    Only then are the parameters that it shows the ones that the optimizer holds: what is set on the gathered ones,
-    such as whether they require a gradient, is overwritten by the next forward.
+    Only then are its parameters those of the optimizer. The next forward overwrites attributes of gathered parameters,
+    such as requires_grad.
     """
     for part in module.modules():
         if hasattr(part, "reshard"):
@@ -185,14 +185,14 @@ def at_rest(module: nn.Module) -> None:
 
 
 def whole_tensor(x: Tensor) -> Tensor:
-    """A sharded tensor in full, on every process; others as they are."""
+    """A sharded tensor in full, on every process; other tensors unchanged."""
     from torch.distributed.tensor import DTensor
 
     return x.full_tensor() if isinstance(x, DTensor) else x
 
 
 def like(whole: Tensor, model: Tensor) -> Tensor:
-    """`whole` laid out as `model` is: on its device, and split as it is split."""
+    """`whole` on the device of `model`, and sharded in the same way."""
     whole = whole.to(model.device)
     if not hasattr(model, "device_mesh"):
         return whole

@@ -1,4 +1,4 @@
-"""One optimiser step: micro-batches in, sums of losses out, and the weights moved."""
+"""One optimizer step: computes the losses of micro-batches, adds them up, and updates the weights."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class Data(Protocol):
-    """What training needs of its data: the micro-batches of this rank for each step, from any position on."""
+    """The data of a training: the micro-batches of this rank and the next position, for each step from any position."""
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
 
 
 class Minimised(Protocol):
-    """What training needs of an objective."""
+    """The objective of a training: weights of its loss terms, and the loss of a batch."""
 
     @property
     def weights(self) -> Mapping[str, float]: ...
@@ -37,7 +37,7 @@ class Minimised(Protocol):
 
 
 class Losses(nn.Module):
-    """The model and its objective as one module, so that heads run inside the forward that DDP and FSDP watch."""
+    """The model and its objective as one module, so that the heads run inside the forward that DDP and FSDP wrap."""
 
     def __init__(self, model: nn.Module, objective: Minimised) -> None:
         super().__init__()
@@ -45,16 +45,16 @@ class Losses(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Batch, scales: Mapping[str, float]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The scalar to minimise, and sums by name without a graph: `loss/<term>` and `<term>/<metric>`."""
+        """The scalar to minimise, and detached sums by name: `loss/<term>` and `<term>/<metric>`."""
         total = torch.zeros((), device=batch.tokens.device)
         counts = batch.counts
         sums: dict[str, Tensor] = {}
         for name, loss in self.objective.loss(self.model, batch).items():
             if name not in scales:
-                raise UnmaskError(f"The objective gives no weight for its loss term '{name}'; add it to its weights.")
+                raise UnmaskError(f"The objective has no weight for its loss term '{name}'; add one to `weights`.")
             if loss.count != counts.get(name, 0):
                 raise UnmaskError(
-                    f"The loss '{name}' sums over {loss.count} targets; its batch has {counts.get(name, 0)}."
+                    f"The loss '{name}' sums over {loss.count} targets, but its batch has {counts.get(name, 0)}."
                 )
             total = total + loss.sum.float() * scales[name]
             sums[f"loss/{name}"] = loss.sum.detach()
@@ -64,7 +64,7 @@ class Losses(nn.Module):
         return total, sums
 
     def in_full(self, function: Callable[[], T]) -> T:
-        """What `function` returns when every rank sees all parameters in full."""
+        """Call `function` while every rank sees all parameters in full, and return its result."""
         with distributed.whole(self):
             return function()
 
@@ -88,7 +88,7 @@ class Engine:
         if optimizer.algorithm in ("adafactor", "muon") and sharding != "none":
             raise UnmaskError(
                 f"{optimizer.algorithm.capitalize()} needs whole rows and columns, which sharding splits: use "
-                "--algorithm adamw with an --lr for it, or leave out training.sharding."
+                "--algorithm adamw with its own --lr, or omit training.sharding."
             )
         self.model = model.to(device).train()  # a folder opens in evaluation mode, without dropout
         self.objective = objective
@@ -108,30 +108,30 @@ class Engine:
         )
 
     def in_full(self, function: Callable[[], T]) -> T:
-        """What `function` returns when every rank sees all parameters in full."""
+        """Call `function` while every rank sees all parameters in full, and return its result."""
         found = self.losses.in_full(function)
         distributed.at_rest(self.module)
         return found
 
     def on_main(self, function: Callable[[], object]) -> None:
-        """Call it on the main process while all parameters are there in full; every process must call this."""
+        """Call `function` on the main process while it sees all parameters in full; every process must call this."""
         self.in_full(function if distributed.is_main() else lambda: None)
         distributed.barrier()
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context that every forward of this run is computed in."""
+        """The precision context of every forward pass of this run."""
         return formats.autocast(self.device, self.bf16)
 
     def step(self, batches: Sequence[Batch], totals: Mapping[str, int], lr: float, meter: Meter) -> None:
         """One update of the weights at the learning rate `lr`.
 
         batches  micro-batches of this rank
-        totals   loss term -> number of its targets over all micro-batches and ranks: what its sum is divided by
+        totals   loss term -> number of its targets over all micro-batches and ranks, the divisor of its sum
         meter    receives the sums of this step
 
-        A loss or gradient that is not finite leaves the weights as they are and is marked so in the meter.
+        If a loss or gradient is not finite, the weights do not change, and the meter counts a skipped step.
         """
-        # DDP and FSDP average the gradients of the ranks, and ours are to be added up.
+        # DDP and FSDP average the gradients of the ranks; multiplying by the number of ranks makes it a sum.
         scales = {name: w * distributed.ranks() / max(1, totals[name]) for name, w in self.objective.weights.items()}
         loss = torch.zeros((), device=self.device)
         sums: dict[str, Tensor] = {}
@@ -153,7 +153,7 @@ class Engine:
         meter.add([*sums, "gradient_norm"], values, known)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights, buffers and optimizer state by name, whole and on the CPU; every rank must call it."""
+        """Weights, buffers and optimizer state by name, unsharded and on the CPU; every rank must call it."""
         found = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
         persistent = self.model.state_dict().keys()
         found.update({f"model.{name}": b for name, b in self.model.named_buffers() if name in persistent})
@@ -163,7 +163,7 @@ class Engine:
         return {name: distributed.whole_tensor(x).cpu() for name, x in found.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over what `tensors` gave, exactly. Raises UnmaskError where it belongs to another model."""
+        """Restore the state that `tensors` returned. Raises UnmaskError if it belongs to another model or optimizer."""
         own = {f"model.{k}": v for k, v in [*self.model.named_parameters(), *self.model.named_buffers()]}
         for name, x in tensors.items():
             if name.startswith("model.") and (name not in own or own[name].shape != x.shape):
@@ -183,11 +183,11 @@ class Engine:
                     b.copy_(tensors[f"model.{name}"])
 
     def carried(self) -> dict[str, Tensor]:
-        """What the objective hands on from step to step, by name: a memory of the rows of this rank. Most have none."""
+        """Tensors that the objective keeps between steps, by name: the memory of this rank's rows. Usually empty."""
         return dict(getattr(self.objective, "carried", {}))
 
     def carry(self, tensors: Mapping[str, Tensor]) -> None:
-        """Let the objective continue with what `carried` gave."""
+        """Give the objective the tensors that `carried` returned."""
         if hasattr(self.objective, "carried"):
             self.objective.carried = {name: x.to(self.device) for name, x in tensors.items()}
 
@@ -198,7 +198,7 @@ class Engine:
                 "The checkpoint is of another optimizer; use the same settings (AdamW has --algorithm adamw, "
                 "Muon --algorithm muon, Adafactor --algorithm adafactor)."
             )
-        on_device = self.optimizer.defaults.get("fused")  # that kernel wants its step count beside the parameter
+        on_device = self.optimizer.defaults.get("fused")  # the fused kernel needs the step count on the device
         state = {key: distributed.like(tensors[f"{key}.{name}"], p) for key in keys}
         return {"step": tensors[f"step.{name}"].to(p.device if on_device else "cpu"), **state}
 

@@ -1,4 +1,4 @@
-"""What happens in a training run, as values; `listen` hands them to those that want to know."""
+"""The events of a training run, as values; `listen` passes them to listeners."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 
 class Evaluation(NamedTuple):
-    """What an evaluation finds.
+    """The result of an evaluation.
 
     numbers  metrics by name, such as "loss/mlm" (natural logarithm) and "mlm/correct" (share, 0 to 1)
-    samples  what the model answers to the probes: {"text", "expected", "guesses"} each; on the main process alone
+    samples  the model's predictions for the probes: {"text", "expected", "guesses"} each; only on the main process
     """
 
     numbers: dict[str, float]
@@ -22,7 +22,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True)
 class Began:
-    """The run begins at its start, not at a checkpoint. The folder is locked, and nothing is written yet."""
+    """The run starts from the beginning, not from a checkpoint. The folder is locked, and no file is written yet."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Noted:
 
 @dataclass(frozen=True)
 class Opened:
-    """Weights and optimizer are loaded. `step` steps are done; what was written of later ones no longer holds."""
+    """Weights and optimizer are loaded. `step` steps are done; rows of later steps in the folder are now invalid."""
 
     step: int
 
@@ -49,17 +49,17 @@ class Planned:
 
 @dataclass(frozen=True)
 class Step:
-    """The optimizer has made its step number `step`, counted from 1. Its losses are in the next `Measured`."""
+    """The optimizer has done step number `step`, counted from 1. Its losses are in the next `Measured`."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Numbers of training, every `log_every` steps.
+    """Metrics of training, every `log_every` steps.
 
     step     optimizer steps done
-    seconds  time of the run so far, earlier parts of a resumed run included
+    seconds  time of the run so far, including the earlier parts of a resumed run
     numbers  means over all targets since the last `Measured`, `lr`, and rates of tokens (`Meter.read`, `Clock.rates`)
     """
 
@@ -75,7 +75,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What the evaluation after `step` steps found; `seconds` as in `Measured`, the rest as in `Evaluation`."""
+    """The evaluation after `step` steps; `seconds` as in `Measured`, the rest as in `Evaluation`."""
 
     step: int
     seconds: float
@@ -98,11 +98,11 @@ class Saved:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: its last event.
+    """The last event of a run.
 
     step, total  optimizer steps done, and planned
-    seconds      time of training, calibration and earlier parts of a resumed run included
-    stopped      why it ended before its last step, else None
+    seconds      time of training, including calibration and the earlier parts of a resumed run
+    stopped      the reason why the run ended before its last step, else None
     heldout      the numbers of the last evaluation
     """
 
@@ -119,9 +119,9 @@ Listener = Callable[[Event], object]
 
 
 def listen(events: Events, *listeners: Listener) -> Result:
-    """Run to the end, and let each listener hear each event, in order, before the run goes on.
+    """Run to the end. Each listener receives each event, in order, before the run continues.
 
-    Where a listener raises an error, the run ends as if it had raised it.
+    An error in a listener ends the run and is raised here.
     """
     with closing(events):
         for event in events:

@@ -43,5 +43,5 @@ class Heatmap:
 
 
 def _wide(name: str) -> int:
-    """How many letters of Latin a name is wide: Han, Kana and Hangul take two."""
+    """The width of a name in Latin letters; a letter of Han, Kana or Hangul counts as two."""
     return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in name)

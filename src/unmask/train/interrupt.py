@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C as a wish: finish the step, save, leave."""
+"""SIGTERM and Ctrl-C as a request: finish the step, save, stop."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, ClassVar, Self
 
 
 class Cut(BaseException):
-    """Ends an evaluation for a signal (`cuttable`), whose name it has."""
+    """Raised to end an evaluation after a signal (`cuttable`); its message is the name of the signal."""
 
 
 class Interrupt:
-    """Within it, the first SIGTERM or SIGINT sets `name`; the second one has its usual effect.
+    """A context in which the first SIGTERM or SIGINT sets `name`; the second one has its usual effect.
 
-    Outside the main thread, where Python allows no handlers, it does nothing.
+    Outside the main thread it does nothing, because Python allows no handlers there.
 
-    heard  number of the last signal that was heard in this process, 0 for none: the status that a command ends with
+    heard     number of the last signal in this process, 0 for none; it sets the exit status of a command
+    cuttable  whether the process is inside `cuttable()`
     """
 
     heard: ClassVar[int] = 0
@@ -32,7 +33,7 @@ class Interrupt:
 
     @contextmanager
     def cutting(self) -> Iterator[None]:
-        """Within it, a signal raises `Cut` in what is `cuttable`."""
+        """A context in which a signal raises `Cut` inside `cuttable()`."""
         self.cuts = True
         try:
             yield
@@ -63,8 +64,8 @@ class Interrupt:
 
 @contextmanager
 def cuttable() -> Iterator[None]:
-    """Within it, a signal may raise `Cut`, where the `Interrupt` that hears it `cuts`: for what takes long, leaves no
-    trace before it has ended, and can be made again."""
+    """A context in which a signal may raise `Cut`, if the active `Interrupt` is inside `cutting()`. It is for work that
+    takes long, has no effects until it ends, and can be repeated."""
     Interrupt.cuttable = True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Metrics of a run: sums gathered step by step, and the file metrics.jsonl that they end up in."""
+"""Metrics of a run: adds up sums step by step, and writes the file metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from unmask.train.events import Evaluated, Event, Measured, Opened
 class Meter:
     """Sums and counts since the last `read`, over micro-batches, steps and ranks.
 
-    The values of a step stay on the device until `drain`, so that the host need not wait for it. They are added one
-    step after the other in float64, so the result does not depend on when that happens.
+    The values of a step stay on the device until `drain`, so that the host does not wait. `drain` adds them step by
+    step in float64, so the result does not depend on when it is called.
     """
 
     def __init__(self) -> None:
@@ -35,13 +35,13 @@ class Meter:
     def add(self, names: Sequence[str], values: Tensor, known: Mapping[str, float]) -> None:
         """One step.
 
-        values  [len(names) + 1], on the device: sums by name, and 1 at the end if the step was skipped
-        known   sums that the host knows, alike on every rank
+        values  [len(names) + 1], on the device: the sums, then 1 if the step was skipped, else 0
+        known   sums that the host knows, equal on every rank
         """
         self.pending.append((tuple(names), values, known))
 
     def drain(self) -> None:
-        """Bring the pending steps to the host; those that were skipped are counted and leave no trace in the sums."""
+        """Copy the pending steps to the host and add them up. Skipped steps are counted, and their sums ignored."""
         pending, self.pending = self.pending, []
         same = len({names for names, _, _ in pending}) == 1
         rows = torch.stack([v for _, v, _ in pending]).tolist() if same else [v.tolist() for _, v, _ in pending]
@@ -81,28 +81,28 @@ class Meter:
         return first
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run continues from; every rank must call it."""
+        """The state for a checkpoint; every rank must call it."""
         return {"sums": self.whole(), "skipped": self.skipped, "skipped_in_a_row": self.skipped_in_a_row}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Continue from a `state`; what the ranks hold a share of goes to the main one."""
+        """Restore a `state`. Sums that are split over the ranks go to the main rank."""
         self.sums = {k: v for k, v in state["sums"].items() if distributed.is_main() or not _own(k)}
         self.skipped, self.skipped_in_a_row = state["skipped"], state["skipped_in_a_row"]
 
 
 def _own(name: str) -> bool:
-    """Whether a sum is this rank's share, not known alike on every rank."""
+    """Whether a sum is this rank's share, and not equal on every rank."""
     return "/" in name and not name.startswith("count/")
 
 
 TIMED = frozenset({"seconds", "tokens_per_second", "waiting"})
-"""Names of a row of metrics that say how long something took; all others are the same in every run alike."""
+"""The fields of a row of metrics that measure time; all others are equal in runs with equal settings."""
 
 
 class Clock:
-    """Time of a run, and of its steps alone for tokens per second.
+    """The time of a run, and the time of its steps alone, for tokens per second.
 
-    earlier  seconds of the parts that a resumed run continues from
+    earlier  seconds of the earlier parts of a resumed run
     """
 
     def __init__(self, earlier: float = 0.0) -> None:
@@ -110,7 +110,7 @@ class Clock:
         self.start()
 
     def start(self) -> None:
-        """Begin to measure the rate of tokens anew."""
+        """Restart the measurement of the token rate."""
         self.tokens, self.since, self.idle = 0, time.monotonic(), 0.0
 
     def seconds(self) -> float:
@@ -118,11 +118,11 @@ class Clock:
         return self.earlier + self.spent()
 
     def spent(self) -> float:
-        """Seconds since this process took up the run."""
+        """Seconds since this process started or resumed the run."""
         return time.monotonic() - self.began
 
     def rates(self) -> dict[str, float]:
-        """Since the last call: tokens_per_second, and waiting, the share of the time in which no batch was there."""
+        """Since the last call: tokens_per_second, and waiting, the share of the time spent waiting for a batch."""
         seconds = max(1e-9, time.monotonic() - self.since)
         found = {"tokens_per_second": self.tokens / seconds, "waiting": self.idle / seconds}
         self.start()
@@ -130,24 +130,24 @@ class Clock:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """What happens within it is waiting for data."""
+        """A context whose time counts as waiting for data."""
         began = time.monotonic()
         yield
         self.idle += time.monotonic() - began
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens within it does not count in the rate of tokens."""
+        """A context whose time does not count in the token rate."""
         began = time.monotonic()
         yield
         self.since += time.monotonic() - began
 
 
 class Writer:
-    """Appends rows to metrics.jsonl, each flushed as it comes, and to TensorBoard on request.
+    """Appends rows to metrics.jsonl, flushing each row, and to TensorBoard on request.
 
-    Rows beyond `step` (written after the checkpoint that the run continues from) are dropped, and so is a last line
-    that was torn by a crash.
+    Removes existing rows after `step` (written after the checkpoint that the run resumes from), and an incomplete last
+    line from a crash.
     """
 
     def __init__(self, folder: Path, step: int = 0, *, tensorboard: bool = False) -> None:
@@ -176,7 +176,7 @@ class Writer:
 
 
 class Log:
-    """A listener that writes metrics.jsonl into a folder; the file is opened when the run knows where it goes on."""
+    """A listener that writes metrics.jsonl into a folder. It opens the file at `Opened`, which gives the first step."""
 
     def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
         self.folder, self.tensorboard = folder, tensorboard
@@ -199,9 +199,9 @@ class Log:
 
 
 def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
-    """The rows of a metrics.jsonl, of one split or all; a torn last line is left out, a missing file has no rows.
+    """The rows of a metrics.jsonl, of one split or all, without an incomplete last line. A missing file has no rows.
 
-    Raises UnmaskError that names the line where the file is damaged elsewhere.
+    Raises UnmaskError, with the number of the line, if another line is damaged.
     """
     try:
         lines = path.read_bytes().split(b"\n")
@@ -210,7 +210,7 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
     except OSError as error:
         raise UnmaskError(f"{path} cannot be read: {error.strerror}.") from None
     rows = []
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last newline is empty or torn
+    for number, line in enumerate(lines[:-1], 1):  # the text after the last newline is empty or incomplete
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
 
 
 def chosen(evaluations: int, step: int, last: str) -> str:
-    """What is to be said beside a score whose weights were chosen by it: among how many, when, and what came last.
+    """A note for the score of chosen weights: the number of evaluations, the step, and the last score.
 
     >>> chosen(12, 60, "0.5200"), chosen(1, 60, "0.5200")
     ('the best of 12 evaluations, at step 60 (the last: 0.5200)', 'the only evaluation, at step 60')
@@ -236,31 +236,31 @@ def chosen(evaluations: int, step: int, last: str) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Raises UnmaskError for a folder that holds no metrics.jsonl, saying what it holds instead and what shows that."""
+    """Raises UnmaskError for a folder without metrics.jsonl, with what it holds and the command to view it."""
     if (folder / "metrics.jsonl").is_file():
         return
     if not folder.is_dir():
         raise UnmaskError(f"There is no folder {folder}.")
     look = f"`unmask show embeddings --model {folder} --out FILE.html`"
     if (folder / "vectors.safetensors").is_file():
-        raise UnmaskError(f"{folder} holds word vectors, which have no curves to show: look at them with {look}.")
+        raise UnmaskError(f"{folder} holds word vectors, which have no curves: view them with {look}.")
     if (folder / "config.json").is_file():
-        raise UnmaskError(f"{folder} holds a model without the run that made it: look into it with {look}.")
+        raise UnmaskError(f"{folder} holds a model but not the run that trained it: view it with {look}.")
     within = min(folder.glob("*/metrics.jsonl"), default=None)
     if within is not None:
-        raise UnmaskError(f"{folder} is no run itself, but holds some: name one of them, such as {within.parent}.")
+        raise UnmaskError(f"{folder} is not a run, but holds runs: name one of them, such as {within.parent}.")
     raise UnmaskError(f"{folder} holds no run: there is no metrics.jsonl in it.")
 
 
 def thin(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many of them, spread evenly, the first and the last included."""
+    """At most `most` of the items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    """JSON knows no NaN or infinity: they become null."""
+    """A line of JSON; NaN and infinity, which JSON does not have, become null."""
     plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
     return json.dumps(plain, ensure_ascii=False) + "\n"
 

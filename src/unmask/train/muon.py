@@ -1,8 +1,8 @@
-"""Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), beside AdamW for the rest.
+"""Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks"), with AdamW for the rest.
 
-A step of AdamW is as long for every weight; one of Muon for every direction of a matrix: the momentum of its gradient
-U S V^T is replaced by what is near U V^T, so that directions in which gradients are small are learned as fast as those
-in which they are large. Shapes: N matrices of A rows and C columns, A <= C.
+AdamW equalises the size of the update over the weights, Muon over the directions of a matrix: it replaces the momentum
+U S V^T of the gradient by an approximation of U V^T. So it learns directions with small gradients as fast as those with
+large ones. Shapes: N matrices of A rows and C columns, A <= C.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from unmask.train import distributed
 MOMENTUM = 0.95
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # as published; singular values end between 0.7 and 1.2
 ITERATIONS = 5
-SIZE = 0.2  # root mean square of an update at rate 1, about that of AdamW (Liu et al. 2025, section 2.2)
-STACKED = 1 << 22  # numbers of the matrices that are turned at once
+SIZE = 0.2  # root mean square of an update at rate 1, about the same as AdamW's (Liu et al. 2025, section 2.2)
+STACKED = 1 << 22  # numbers in the matrices that are orthogonalised at once
 
 
 def hidden(model: nn.Module) -> list[Tensor]:
-    """The weights of the linear layers of its repeated blocks that are trained, each once: what Muon moves. Embeddings,
-    heads, biases and norms are for AdamW."""
+    """The parameters that Muon updates: the trained weights of the linear layers in the repeated blocks, each once.
+    AdamW updates embeddings, heads, biases and norms."""
     embedding = getattr(model, "embedding", None)
     outside = {id(p) for p in embedding.parameters()} if isinstance(embedding, nn.Module) else set()
     inside = (part for block in distributed.blocks(model) for part in block.modules())
@@ -36,11 +36,11 @@ def hidden(model: nn.Module) -> list[Tensor]:
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon for `matrices`, AdamW for all other parameters, with one rate for both.
+    """Muon for `matrices`, AdamW for all other parameters, with one learning rate for both.
 
-    groups    parameters with their "weight_decay", as `torch.optim.AdamW` takes them
+    groups  groups of parameters with their "weight_decay", in the form of `torch.optim.AdamW`
 
-    Raises UnmaskError where there are no matrices.
+    Raises UnmaskError if there are no matrices.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class Muon(torch.optim.Optimizer):
         rest = _those(groups, lambda p: id(p) not in turned)
         if not self.matrices:
             raise UnmaskError(
-                "Muon moves the matrices of repeated blocks, and here none of them is trained: use --algorithm adamw."
+                "Muon updates the matrices of repeated blocks, and this run trains none of them: use --algorithm adamw."
             )
         super().__init__(self.matrices + rest, {"lr": lr})
-        # None, not False: PyTorch then takes all parameters at once on a GPU.
+        # None, not False: on a GPU, PyTorch then updates all parameters at once.
         self.rest = torch.optim.AdamW(rest, lr=lr, betas=betas, eps=eps, fused=fused or None) if rest else None
         self._share()
 
     def _share(self) -> None:
-        """One state and one list of groups, whoever of the two moves them."""
+        """Let both optimizers share one state and one list of groups."""
         count = len(self.matrices)
         self.matrices = self.param_groups[:count]
         if self.rest is not None:
@@ -77,12 +77,12 @@ class Muon(torch.optim.Optimizer):
         self._share()
 
     def keeps(self, p: Tensor) -> tuple[str, ...]:
-        """What is kept of a parameter, beside the number of its steps."""
+        """The names of the state of a parameter, besides the step count."""
         return ("momentum",) if any(p is q for g in self.matrices for q in g["params"]) else ("exp_avg", "exp_avg_sq")
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]  # without a closure, which `update` never gives
-        """One update with the gradients that are there."""
+        """Update the parameters that have a gradient."""
         if self.rest is not None:
             self.rest.step()
         for group in self.matrices:
@@ -90,7 +90,7 @@ class Muon(torch.optim.Optimizer):
                 self._move(some, group["lr"], group["weight_decay"])
 
     def _move(self, some: list[Tensor], lr: float, weight_decay: float) -> None:
-        """Matrices of one shape, or turned around: momentum as Nesterov has it, then the step that it says."""
+        """Update matrices of one shape, or its transpose: Nesterov momentum, orthogonalised."""
         for p in some:
             if not self.state[p]:
                 self.state[p] = {"step": torch.zeros(()), "momentum": torch.zeros_like(p)}
@@ -106,8 +106,8 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(x_NAC: Tensor) -> Tensor:
-    """Near U V^T of each U S V^T, by Newton and Schulz's iteration, [N, A, C] with A <= C, in the format in which
-    the device multiplies fastest: the directions stay, and singular values come near 1."""
+    """An approximation of U V^T for each matrix U S V^T, by Newton–Schulz iteration: it keeps the directions, and moves
+    the singular values near 1. [N, A, C] with A <= C, in the number format that the device multiplies fastest."""
     a, b, c = COEFFICIENTS
     x_NAC = fastest(x_NAC)
     x_NAC = x_NAC / torch.linalg.matrix_norm(x_NAC, keepdim=True).clamp(min=1e-7)
@@ -119,18 +119,18 @@ def orthogonal(x_NAC: Tensor) -> Tensor:
 
 
 def _those(groups: Iterable[dict[str, Any]], wanted: Callable[[Tensor], bool]) -> list[dict[str, Any]]:
-    """The same groups with these parameters alone; none that is empty."""
+    """The groups with only the wanted parameters, without empty groups."""
     parts = [{**group, "params": [p for p in group["params"] if wanted(p)]} for group in groups]
     return [part for part in parts if part["params"]]
 
 
 def _wide(x: Tensor) -> Tensor:
-    """A view that has no more rows than columns."""
+    """The matrix, or its transpose, with at most as many rows as columns."""
     return x if x.shape[0] <= x.shape[1] else x.t()
 
 
 def _alike(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
-    """Those of one shape, turned around or not, together, so many as are worth a product."""
+    """Batches of parameters of one shape or its transpose, with at most STACKED numbers each, or a single parameter."""
     found: dict[tuple[int, ...], list[Tensor]] = {}
     for p in parameters:
         found.setdefault(tuple(sorted(p.shape)), []).append(p)

@@ -1,4 +1,4 @@
-"""AdamW as published for BERT, Adafactor as for T5, Muon; parameter groups, clipping, the learning-rate schedule."""
+"""AdamW with the settings of BERT, Adafactor with those of T5, Muon; parameter groups, clipping, the schedule."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ Scale = Callable[[str], float]
 """Name of a parameter -> factor on its learning rate."""
 
 SMALLEST = (1e-15, 1e-3)
-"""Of Adafactor (its section 9): the root of what a mean squared gradient is at least, and the least size of weights."""
+"""The two epsilons of Adafactor (Shazeer & Stern 2018, section 9): the square root of the smallest mean squared
+gradient, and the smallest scale of the weights."""
 
 STATE: dict[type, tuple[str, ...]] = {
     torch.optim.AdamW: ("exp_avg", "exp_avg_sq"),
     rows.RowwiseAdamW: ("exp_avg", "exp_avg_sq"),
     torch.optim.Adafactor: ("row_var", "col_var", "variance"),
 }
-"""What they keep of a parameter, beside the number of its steps; of Muon see `Muon.keeps`."""
+"""Optimizer -> the names of its state of a parameter, besides the step count; for Muon see `Muon.keeps`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Config):
-    """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2); or another.
+    """AdamW (Loshchilov & Hutter, 2019) with BERT's values (Devlin et al., 2018, appendix A.2), or another optimizer.
 
-    algorithm     "adamw"; "muon" (Jordan et al., 2024; `train/muon.py`), which moves the matrices of the blocks as far
-                  in each of their directions, by steps of the size of AdamW's, and leaves all else to AdamW: at a
-                  higher rate, fewer steps for the same loss, each a little longer; or "adafactor" (Shazeer & Stern,
-                  2018), whose steps are a share of what they change, as a model whose weights differ much in size
-                  wants it. It keeps a number for each row and column in place of two for each weight. "auto" is
-                  Adafactor for what continues from a T5, and AdamW for all else
-    lr            peak learning rate; of Adafactor the root mean square of a step, as a share of that of the weights,
-                  and at most 1 / sqrt(step) (section 8)
-    betas, eps    of AdamW: decay rates of the two moments, and what keeps the division finite
+    algorithm     "adamw"; "muon" (Jordan et al., 2024; `train/muon.py`), which orthogonalises the updates of the
+                  matrices of the blocks, with the size of AdamW's updates, and uses AdamW for all other parameters: at
+                  a higher rate it needs fewer steps for the same loss, each a little longer; or "adafactor" (Shazeer &
+                  Stern, 2018), whose updates are proportional to the size of the weights, which suits models whose
+                  weights differ in size. It keeps a number for each row and column instead of two for each weight.
+                  "auto" is Adafactor for a run that continues from a T5, and AdamW otherwise
+    lr            peak learning rate; for Adafactor, the root mean square of an update relative to that of the weights,
+                  at most 1 / sqrt(step) (section 8)
+    betas, eps    of AdamW: decay rates of the two moments, and the constant that keeps the division finite
     weight_decay  decoupled decay of matrices and embeddings; biases and normalisation weights have none
-    clip          largest global gradient norm; None does not clip, and Adafactor limits its steps by itself
+    clip          largest global gradient norm; None does not clip. Adafactor also limits its own updates
     """
 
     algorithm: Literal["auto", "adamw", "muon", "adafactor"] = "auto"
@@ -61,19 +62,20 @@ class Optimizer(Config):
         fused: bool | None = None,
         by_rows: bool = False,
     ) -> torch.optim.Optimizer:
-        """The optimizer over the trainable parameters of `model`, each once however often it is shared.
+        """The optimizer for the trainable parameters of `model`; a shared parameter occurs once.
 
         scale    name of a parameter -> factor on its learning rate; None: the same rate for all
-        fused    of AdamW. None: one kernel for the whole update wherever every parameter's device has one
-        by_rows  of the fused AdamW: large tables that are only looked up have gradients of the rows of a batch alone
-                 from now on (`train/rows.py`), for a CPU and one process
+        fused    for AdamW: whether one kernel computes the whole update. None: if the device of every parameter has one
+        by_rows  for the fused AdamW on a CPU with one process: large tables that are only looked up get sparse
+                 gradients, with the rows of a batch only (`train/rows.py`)
 
-        A parameter that is frozen later has no gradient, so nothing moves it: neither a moment nor the decay.
+        A parameter that is frozen later has no gradient, so neither its moments nor the decay change it. Raises
+        UnmaskError for a rate or a clipping norm that is not above 0, and for a model without trainable parameters.
         """
         if not self.lr > 0:
             raise UnmaskError(f"The learning rate must be above 0, not {self.lr}.")
         if self.clip is not None and not self.clip > 0:
-            raise UnmaskError(f"The clipping norm must be above 0, or none to switch it off, not {self.clip}.")
+            raise UnmaskError(f"The clipping norm must be above 0, or none for no clipping, not {self.clip}.")
         groups = parameter_groups(model, self.weight_decay, scale)
         if not groups:
             raise UnmaskError("The model has no trainable parameter; unfreeze at least one.")
@@ -89,13 +91,13 @@ class Optimizer(Config):
         elif self.algorithm == "adafactor":
             optimizer = torch.optim.Adafactor(groups, lr=self.lr, eps=SMALLEST)
         elif self.algorithm == "muon":
-            # Elsewhere than on a CPU the fused kernel has its counts of steps on the device, and Muon has none there.
+            # Except on a CPU, the fused kernel keeps its step counts on the device, but Muon keeps its own on the CPU.
             fused = fused and devices.counts_on_cpu(p for g in groups for p in g["params"])
             hidden = muon.hidden(model)
             optimizer = muon.Muon(groups, hidden, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
         else:
-            # Where one kernel cannot do it all, one for each operation does: PyTorch chooses that by itself only where
-            # `fused` is left open, and never for parameters that are sharded.
+            # Without the fused kernel, use one kernel for each operation (foreach). PyTorch chooses that by itself only
+            # if `fused` is None, and never for sharded parameters.
             foreach = None if fused else True
             optimizer = torch.optim.AdamW(
                 groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused, foreach=foreach
@@ -104,7 +106,7 @@ class Optimizer(Config):
         return optimizer
 
     def kept(self, model: nn.Module) -> int:
-        """Bytes that stand beside the parameters that are trained, from step to step."""
+        """Bytes of the optimizer state for the trainable parameters of a model."""
         turned = {id(p) for p in muon.hidden(model)} if self.algorithm == "muon" else set()
 
         def numbers(p: Tensor) -> int:
@@ -116,33 +118,33 @@ class Optimizer(Config):
 
 
 ADAFACTOR = Optimizer(algorithm="adafactor", lr=1e-3, weight_decay=0.0, clip=None)
-"""What continues from a T5, as published (Raffel et al. 2020, section 3.1.2)."""
+"""The published optimizer for fine-tuning T5 (Raffel et al. 2020, section 3.1.2)."""
 
 
 def check_rate(before: Optimizer, after: Optimizer, named: Iterable[str]) -> None:
-    """Raises UnmaskError where another algorithm is asked for without a rate of its own.
+    """Raises UnmaskError if the algorithm changes but the learning rate does not.
 
-    named  fields that were given; a rate that is said again counts
+    named  names of the fields that the caller set; setting `lr` to its old value is allowed
     """
     kinds = {"adamw" if one.algorithm == "auto" else one.algorithm for one in (before, after)}
     if len(kinds) == 1 or before.lr != after.lr or any(name.rpartition(".")[2] == "lr" for name in named):
         return
-    refused = f"{after.algorithm} cannot take over the learning rate {before.lr:g}, for"
+    refused = f"{after.algorithm} cannot use the learning rate {before.lr:g} of the other algorithm, because"
     if "adafactor" not in kinds:
-        raise UnmaskError(f"{refused} Muon and AdamW seldom want the same (bert-mini 2e-3 and 1e-3): say --lr as well.")
+        raise UnmaskError(f"{refused} Muon and AdamW need different rates (bert-mini 2e-3 and 1e-3): set --lr too.")
     raise UnmaskError(
-        f"{refused} that of Adafactor is a share of the weights and that of others is not: say --lr as well, and "
-        "--clip where gradients are to be clipped."
+        f"{refused} a rate of Adafactor is relative to the weights, and other rates are absolute: set --lr too, and "
+        "--clip to clip gradients."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Config):
-    """Learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, or a constant, or the
-    inverse square root of the step (Vaswani et al. 2017, equation 3), which does not ask how long the run will be.
+    """The learning rate over the run: a linear warm-up, then a linear or cosine decay to `floor`, a constant, or the
+    inverse square root of the step (Vaswani et al. 2017, equation 3), which does not depend on the length of the run.
 
-    warmup  fraction of all steps where below 1, else a number of steps
-    floor   what the decay ends at, as a fraction of the peak
+    warmup  number of steps; below 1, a fraction of all steps
+    floor   end of the decay, as a fraction of the peak
     """
 
     warmup: int | float = 0.1
@@ -150,9 +152,9 @@ class Schedule(Config):
     floor: float = 0.0
 
     def at(self, step: int, total: int) -> float:
-        """Factor on the peak learning rate for the update number `step` (from 0) of `total`.
+        """The factor on the peak learning rate for the update number `step` (from 0) of `total`.
 
-        No update is wasted on a rate of 0: the first one has 1 / warmup, the last one is one notch above the floor.
+        No update has a rate of 0: the first one has 1 / warmup, and a linear decay ends one step above the floor.
         """
         warmup = round(self.warmup * total) if self.warmup < 1 else int(self.warmup)
         if step < warmup:
@@ -167,25 +169,25 @@ class Schedule(Config):
 
 
 class Tuning(Protocol):
-    """What of the model is trained, how fast, and when: both answers depend on their arguments alone."""
+    """The trained parameters, their rates, and when they are frozen. Both methods depend only on their arguments."""
 
     def scale(self, name: str) -> float:
         """Factor on the learning rate of a parameter."""
         ...
 
     def on_step(self, step: int, total: int) -> None:
-        """Called before the update number `step` (from 0) of `total`: the moment to freeze and to thaw."""
+        """Called before the update number `step` (from 0) of `total`, to freeze and unfreeze parameters."""
         ...
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, scale: Scale | None = None) -> list[dict]:
-    """Trainable parameters by weight decay and `scale`: matrices and embeddings decay, biases and normalisation
-    weights (one dimension) do not, as in BERT's `AdamWeightDecayOptimizer`.
+    """Groups of trainable parameters by weight decay and `scale`: matrices and embeddings decay, biases and
+    normalisation weights (one dimension) do not, as in BERT's `AdamWeightDecayOptimizer`.
 
     Raises UnmaskError for a factor that is not above 0.
     """
     groups: dict[tuple[bool, float], dict] = {}
-    for name, p in model.named_parameters():  # names a shared one once
+    for name, p in model.named_parameters():  # yields a shared parameter once
         if not p.requires_grad:
             continue
         factor = 1.0 if scale is None else float(scale(name))
@@ -198,31 +200,31 @@ def parameter_groups(model: nn.Module, weight_decay: float, scale: Scale | None 
 
 
 def keeps(optimizer: torch.optim.Optimizer, p: Tensor) -> tuple[str, ...]:
-    """What an optimizer keeps of a parameter, beside the number of its steps."""
+    """The names of an optimizer's state of a parameter, besides the step count."""
     return optimizer.keeps(p) if isinstance(optimizer, muon.Muon) else STATE[type(optimizer)]
 
 
 def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every group its share of the learning rate of this step."""
+    """Set the learning rate of every group: `lr` times the factor of the group."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group["scale"]
 
 
 def gradient_norm(parameters: Iterable[Tensor]) -> Tensor:
-    """Global 2-norm of all gradients, a scalar on their device."""
+    """The global 2-norm of all gradients, a scalar on their device."""
     gradients = [rows.gradient_of(p) for p in parameters if p.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
     return distributed.whole_tensor(norm)
 
 
 def update(optimizer: torch.optim.Optimizer, norm: Tensor, clip: float | None, skip: Tensor) -> None:
-    """One update with the gradients scaled to a norm of at most `clip`; nothing changes where `skip` is 1.
+    """One update with the gradients scaled to a norm of at most `clip`; nothing changes if `skip` is 1.
 
     norm  scalar: the global gradient norm
     skip  scalar, 0.0 or 1.0
 
-    The fused kernel scales and skips by itself, so the host does not wait for the device; these two attributes are
-    what `torch.amp.GradScaler` hands to the optimizers that support it.
+    The fused kernel itself scales and skips, so the host does not wait for the device. It reads the two attributes that
+    `torch.amp.GradScaler` sets on an optimizer.
     """
     if optimizer.defaults.get("fused"):
         scale = (norm / clip).clamp(min=1.0) if clip is not None else torch.ones_like(norm)

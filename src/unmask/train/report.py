@@ -1,4 +1,4 @@
-"""report.html: one self-contained page made of values; no network, no script, readable in the dark and on a phone."""
+"""report.html: one self-contained page, without network or scripts, with a dark mode, readable on a phone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Text:
-    """Paragraphs. `kind` "warning" sets them off, for what a reader must not miss."""
+    """Paragraphs. `kind` "warning" highlights them."""
 
     paragraphs: Sequence[str]
     title: str = ""
@@ -43,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under named columns. Numbers are aligned to the right; `best` names columns whose largest is set bold."""
+    """Rows under named columns. Numbers are aligned to the right; the largest number of a column in `best` is bold."""
 
     title: str
     columns: Sequence[str]
@@ -64,7 +64,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values, e.g. a configuration or the facts of a corpus; `folded` ones open on a click."""
+    """Names and values, e.g. a configuration or the facts of a corpus. With `folded`, a click opens the table."""
 
     title: str
     values: Mapping[str, Any]
@@ -80,7 +80,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Sample:
-    """A prompt and the answers to it, as training went on: (when, [(answer, probability)])."""
+    """A prompt and the model's answers in the course of training: (when, [(answer, probability)])."""
 
     prompt: str
     answers: Sequence[tuple[str, Sequence[tuple[str, float]]]]
@@ -88,7 +88,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Samples:
-    """Prompts and how their answers changed; `expected` marks the ones that a reader would give."""
+    """Prompts with their answers in the course of training; answers in `expected` are highlighted."""
 
     title: str
     samples: Sequence[Sample]
@@ -114,7 +114,7 @@ Section = Text | Table | Facts | Samples | Chart | Bars | Heatmap
 
 
 def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
-    """The page. Neighbouring charts stand side by side where there is room."""
+    """The HTML of the page. Consecutive charts are side by side if there is room."""
     parts: list[str] = []
     charts: list[str] = []
     for section in [*sections, None]:
@@ -131,10 +131,10 @@ def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> st
 
 
 def write(folder: Path, title: str, sections: Sequence[Section], *, subtitle: str = "") -> Path:
-    """Write `folder/report.html`, whole or not at all. Raises UnmaskError where that is not possible."""
+    """Write `folder/report.html` atomically. Raises UnmaskError if that is not possible."""
     path = folder / "report.html"
     page = render(title, sections, subtitle=subtitle)
-    files.write_text(path, page.encode(errors="replace").decode())  # a lone surrogate has no UTF-8
+    files.write_text(path, page.encode(errors="replace").decode())  # UTF-8 cannot encode a lone surrogate
     return path
 
 

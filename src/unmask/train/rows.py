@@ -1,9 +1,9 @@
 """AdamW for tables with few rows in use, such as a multilingual token table with texts of one language.
 
-A row that no batch has read has had no gradient: its moments are zero, and nothing but the decay moves it. So the step
-of AdamW (Loshchilov & Hutter 2019, algorithm 2) is computed for those rows alone that were read, now or before.
+A row that no batch has read has no gradient and zero moments, so only weight decay changes it. Therefore the step of
+AdamW (Loshchilov & Hutter 2019, algorithm 2) is computed only for the rows that were read in this or an earlier step.
 
-Shapes: V rows of a table, R of them read so far, N of them in this step, D width.
+Shapes: V rows of a table, R rows that were read so far, N rows that this step reads, D width.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch.optim.adamw import adamw
 
 from unmask.kernels.formats import is_full
 
-LARGE = 1 << 25  # numbers of a table, below which there is nothing to gain: that of BERT-base has 23 million
-MOST = 0.3  # share of rows read, beyond which moving all of them is faster
+LARGE = 1 << 25  # numbers of a table; smaller tables gain nothing (the token table of BERT-base has 23 million)
+MOST = 0.3  # share of rows read; above it, updating all rows is faster
 
 
 def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
-    """The large tables that are trained, and looked up and nothing else: no head borrows them to write with."""
+    """The large trained tables that are only looked up: no head is tied to them."""
     named = ((part, getattr(part, "token", None)) for part in model.modules())
     borrowed = {id(token) for part, token in named if all(token is not own for own in part.modules())}
     for table in (part for part in model.modules() if isinstance(part, nn.Embedding)):
@@ -33,7 +33,7 @@ def read_alone(model: nn.Module) -> Iterator[nn.Embedding]:
 
 
 def gradient_of(p: Tensor) -> Tensor:
-    """The numbers of a gradient: of one that has come as rows (`torch.sparse`) [N, D], each row once from now on."""
+    """The values of a gradient. Coalesces a sparse gradient (`torch.sparse`) in place, and returns its rows [N, D]."""
     assert p.grad is not None
     if not p.grad.is_sparse:
         return p.grad
@@ -42,23 +42,23 @@ def gradient_of(p: Tensor) -> Tensor:
 
 
 class RowwiseAdamW(torch.optim.AdamW):
-    """The fused AdamW of a CPU, which takes gradients as rows too. What it keeps has the shape that it always has, and
-    is zero for rows that were never read."""
+    """The fused AdamW on a CPU, which also accepts sparse gradients of rows. The moments have the shape of the table,
+    and are zero for rows that were never read."""
 
     def __init__(self, groups: Any, **settings: Any) -> None:
         super().__init__(groups, fused=True, **settings)
-        self._read: dict[int, tuple[Tensor, Tensor]] = {}  # of a table: its second moments, and [V] bool: rows read
+        self._read: dict[int, tuple[Tensor, Tensor]] = {}  # id of a table -> (second moments, [V] bool: rows read)
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]  # without a closure, which `update` never gives
-        """One update with the gradients that are there."""
+        """Update the parameters that have a gradient."""
         moved = [(p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None]
         tables = [one for one in moved if one[1].is_sparse]
         for p, gradient, _ in moved:
             if gradient.is_sparse:
                 p.grad = None
             else:
-                self._read.pop(id(p), None)  # all of its rows move; which were read is seen by their moments
+                self._read.pop(id(p), None)  # all rows change; `_rows` finds the read ones by their moments
         super().step()
         wrong = getattr(self, "found_inf", None)
         for p, gradient, group in tables:
@@ -86,7 +86,7 @@ class RowwiseAdamW(torch.optim.AdamW):
             whole.index_copy_(0, rows_R, part)
 
     def _rows(self, p_VD: Tensor, second_VD: Tensor, found_N: Tensor) -> Tensor:
-        """[R] the rows that were read so far, these included, in order. Of a checkpoint those with moments."""
+        """[R] the rows that were read so far, `found_N` included, ascending. After a checkpoint: those with moments."""
         known, read_V = self._read.get(id(p_VD), (None, None))
         if read_V is None or known is not second_VD:
             read_V = second_VD.any(1)
@@ -97,7 +97,7 @@ class RowwiseAdamW(torch.optim.AdamW):
     def _adamw(
         self, p: Tensor, gradient: Tensor, first: Tensor, second: Tensor, step: Tensor, group: dict[str, Any]
     ) -> None:
-        """PyTorch's own step, with the scale that `update` says."""
+        """PyTorch's fused step, with the scale that `optim.update` sets."""
         adamw(
             *([p], [gradient], [first], [second], [], [step]),
             fused=True,
@@ -113,6 +113,7 @@ class RowwiseAdamW(torch.optim.AdamW):
 
 
 def _untouched(like: Tensor) -> Tensor:
-    """Zeros. PyTorch would write them; here the system has them, and takes memory where something else is written."""
+    """Zeros in memory that the system provides lazily: pages take memory only when they are written, unlike with
+    torch.zeros."""
     own = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # none on Windows
     return torch.frombuffer(mmap.mmap(-1, 4 * like.numel(), **own), dtype=torch.float32).view_as(like)

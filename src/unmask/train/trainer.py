@@ -44,22 +44,22 @@ from unmask.train.metrics import Clock, Log, Meter
 from unmask.train.optim import Optimizer, Schedule, Tuning
 from unmask.types import Batch
 
-MOST_SKIPPED = 20  # steps in a row without a finite loss and gradient, after which a run is given up
+MOST_SKIPPED = 20  # consecutive steps without a finite loss and gradient; then the run ends with an error
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training(Config):
     """How a model is trained.
 
-    steps, minutes  length of the run; where both are given, whichever ends first
-    precision       of the forward pass: "auto" is bf16 where the device computes it natively; weights stay in fp32
-    log_every       steps
-    evaluate_every  steps, or a fraction of all steps below 1, and before the first; None is only after the last
-    save_every      likewise, without the first
-    keep            number of checkpoints
+    steps, minutes  length of the run; with both, the shorter one
+    precision       format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
+    log_every       steps between rows of metrics
+    evaluate_every  steps, or below 1 a fraction of all steps; also before the first step. None: only at the end
+    save_every      steps between checkpoints, likewise; no checkpoint before the first step
+    keep            number of checkpoints to keep
     compile         torch.compile the model
     recompute       compute activations again in backward instead of keeping them: less memory, about a third slower
-    sharding        "full" splits a model that does not fit over the processes (FSDP2)
+    sharding        "full" splits a model that is too large for one device over the processes (FSDP2)
     """
 
     steps: int | None = None
@@ -80,16 +80,17 @@ class Training(Config):
 
 
 class Trainer:
-    """Trains `model` on `data` towards `objective`, and yields what happens; checkpoints go to the folder `out`.
+    """Trains `model` on `data` with `objective`, and yields events; checkpoints are written to the folder `out`.
 
-    evaluate  (model, step) -> Evaluation; called on every rank in eval mode without gradients; rank 0's count
-    save      writes the model's own files into a folder; they become part of every checkpoint. With sharding, the
-              parameters that it sees are whole, while `state_dict` is not
-    tuning    which parameters move; None: all that require a gradient, at one rate. What it freezes in a later step
-              must require a gradient now, so that the optimizer knows of it
-    resume    continue from the newest sound checkpoint in `out`, bit for bit; from the start where there is none
+    evaluate  (model, step) -> Evaluation; called on every rank in evaluation mode without gradients; rank 0's is used
+    save      writes the model's own files into a folder; they become part of every checkpoint. With sharding, it sees
+              the full parameters, but not in `state_dict`
+    tuning    chooses the trained parameters and their rates; None trains all that require a gradient, at one rate. A
+              parameter that it freezes in a later step must require a gradient now, so that the optimizer has it
+    resume    continue from the newest intact checkpoint in `out`, bit for bit; without one, start from the beginning
 
-    Nothing is written before the first event.
+    The trainer writes no file before the first event. Raises UnmaskError for a config without a length or with a number
+    that is not above 0.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class Trainer:
         resume: bool = False,
     ) -> None:
         if config.steps is None and config.minutes is None:
-            raise UnmaskError("Say how long to train: a number of steps, or of minutes.")
+            raise UnmaskError("The length of the training is missing: give a number of steps or of minutes.")
         if any(n is not None and n <= 0 for n in (config.steps, config.minutes, config.log_every)):
             raise UnmaskError("The numbers of steps, of minutes and of --log-every must be above 0.")
         self.model, self.data, self.config, self.out = model, data, config, Path(out)
@@ -132,17 +133,17 @@ class Trainer:
         self._saved = -1
 
     def train(self, *listeners: Listener, display: Display | None = None) -> Result:
-        """Run to the end. After `listeners`, metrics.jsonl and the display hear of each event, on the main process."""
+        """Run to the end. On the main process, each event also goes to metrics.jsonl and the display."""
         if not distributed.is_main():
             return listen(self.events(), *listeners)
         with Shown(on_main(display)) as shown, Log(self.out, tensorboard=self.config.tensorboard) as log:
             return listen(self.events(), *listeners, log, shown)
 
     def events(self) -> Events:
-        """Run to the last step, or until a signal or `stop`, and yield what happens, last the `Result`.
+        """Run to the last step, or until a signal or `stop`, and yield events; the last one is the `Result`.
 
-        Each rank yields the same events. Every way out leaves a sound checkpoint; a caller that stops early must
-        close the iterator, which unlocks the folder (`listen` does).
+        Each rank yields the same events. However the run ends, its last checkpoint is intact. A caller that stops early
+        must close the iterator, which unlocks the folder (`listen` does).
         """
         self.clock = Clock()
         torch.manual_seed(self.config.seed + distributed.rank())  # dropout
@@ -153,20 +154,21 @@ class Trainer:
             yield from self._begin()
             yield Planned(self.step, self.total)
             yield from self._loop(interrupt)
-            if distributed.is_main():  # those that could not be removed when their time had come, as on a full disk
+            if distributed.is_main():  # checkpoints that could not be removed earlier, for example on a full disk
                 checkpoint.prune(self.out / "checkpoints", self.config.keep)
         yield Result(self.step, self.total, self.clock.seconds(), self.stopped, self.heldout)
 
     def stop(self, reason: str) -> None:
-        """End the run after this step, with a checkpoint. Call it while an event is heard: at `Evaluated` one rank is
-        enough, elsewhere every rank must call it."""
+        """End the run after this step, with a checkpoint. Call it from a listener. At `Evaluated` a call on one rank is
+        enough; at other events every rank must call it."""
         self.stopped = reason
 
     def plan(self) -> dict[str, Any]:
-        """A dry run: what the run will take, measured on a few steps that leave no trace and write nothing.
+        """A dry run: the cost of the run, measured on a few steps that change no state and write no file.
 
-        Keys: parameters, trainable, parts (by name), device, precision, note (on it), ranks, steps, tokens_per_step,
-        seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer, activations, total) and disk_bytes.
+        Keys: parameters, trainable, parts (by name), device, precision, note (on the precision), ranks, steps,
+        tokens_per_step, seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer, activations, total) and
+        disk_bytes.
         """
         pace = self._pace()
         steps = self._length(pace, 0.0, 0.0)
@@ -175,7 +177,7 @@ class Trainer:
     # Before the first step
 
     def _begin(self) -> Events:
-        """Load the checkpoint to continue from, evaluate the start, and fix the number of steps."""
+        """Load the checkpoint to resume from, evaluate before the first step, and determine the number of steps."""
         config, found = self.config, (yield from self._found())
         if found is None:
             yield Began()
@@ -183,8 +185,8 @@ class Trainer:
             yield Noted(self.engine.settled.note)
         if found is not None and config.steps is not None and config.steps < found.step:
             raise UnmaskError(
-                f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} asked "
-                "for: say how many it is to have in all, or leave --steps out."
+                f"The run in {self.out} has done {found.step:,} steps already, more than the {config.steps:,} of "
+                "--steps: give the total number of steps, or omit --steps."
             )
         known = found is not None and not {"steps", "minutes"} & (yield from self._changes(found.state["config"]))
         pace = None
@@ -220,7 +222,7 @@ class Trainer:
         notes: list[str] = []
         try:
             found = checkpoint.latest(folder, notes.append)
-        finally:  # where all are damaged, too
+        finally:  # even if all are damaged
             yield from map(Noted, notes)
         if found is None:
             yield Noted(f"{self.out} has no checkpoint yet: the run begins from the start, with its settings.")
@@ -231,20 +233,20 @@ class Trainer:
         return found
 
     def _changes(self, before: dict[str, Any]) -> Generator[Event, None, set[str]]:
-        """Names of the settings that differ from those of the run that is resumed; each is noted."""
+        """Names of the settings that differ from those of the resumed run. Yields a note for each."""
         was, now = Training.from_dict(before).places(), self.config.places()
         changed = {name for name in now if was[name] != now[name]}
         for name in sorted(changed):
-            yield Noted(f"Going on with {name} {now[name]}; it was {was[name]}.")
+            yield Noted(f"Continuing with {name} {now[name]}; it was {was[name]}.")
         return changed
 
     def _pace(self) -> Pace:
-        """Time and memory of a step."""
+        """Measure the time and memory of a step."""
         budget = None if self.config.minutes is None else 60 * self.config.minutes
         return calibrate(self.engine, phases_of(self.data), self._totals, budget)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
-        """Number of steps of the whole run, the same on every rank; times in seconds."""
+        """The number of steps of the whole run, the same on every rank; `evaluation` and `spent` are in seconds."""
         config = self.config
         if config.minutes is None or pace is None:
             assert config.steps is not None
@@ -279,7 +281,7 @@ class Trainer:
         config = self.config
         evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
         check_every = min(config.log_every, MOST_SKIPPED) if reading_waits(self.device) else 1
-        cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # several would wait for one another
+        cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # with several, the others would wait
         batches = self.data.batches(self.position)
         self.clock.start()
         while self.step < self.total and self.stopped is None:
@@ -298,7 +300,7 @@ class Trainer:
 
     @short_turns()
     def _one_step(self, batches: Iterator, interrupt: Interrupt) -> bool:
-        """One update; True if a signal asks to leave."""
+        """One update. Returns whether a signal asked to stop the run."""
         try:
             with self.clock.waiting():
                 micro, position = next(batches)
@@ -315,7 +317,7 @@ class Trainer:
         return signals > 0
 
     def _totals(self, batches: list[Batch], signal: bool = False) -> tuple[dict[str, int], int, int]:
-        """Over all micro-batches and ranks: targets of each loss term, real tokens, and ranks that got a signal."""
+        """Sums over all micro-batches and ranks: targets of each loss term, real tokens, ranks with a signal."""
         counts = [b.counts for b in batches]
         numbers = [sum(c.get(name, 0) for c in counts) for name in self.terms]
         numbers += [sum(b.real_tokens for b in batches), int(signal)]
@@ -344,7 +346,7 @@ class Trainer:
         return Measured(self.step, round(self.clock.seconds(), 3), numbers)
 
     def _evaluated(self, cutting: AbstractContextManager[None] | None = None) -> Generator[Event, None, bool]:
-        """Evaluate; False where a signal cut it short: it is owed, and made when the run goes on."""
+        """Evaluate. Returns False if a signal cut the evaluation short; the resumed run then makes it up."""
         try:
             with cutting or nullcontext():
                 found = self._evaluation()
@@ -358,7 +360,7 @@ class Trainer:
         return True
 
     def _evaluation(self) -> Evaluation:
-        """What the caller's function finds; neither the model's mode nor the random state is changed by it."""
+        """The result of the caller's `evaluate`. Restores the model's mode and the random state."""
         assert self.evaluate is not None
         random, training = random_state(self.device), self.model.training
         self.model.eval()
@@ -379,7 +381,7 @@ class Trainer:
             "position": self.position,
             "ranks": distributed.ranks(),
             "heldout": self.heldout,
-            "owed": owed,  # an evaluation of this step, which is made when the run goes on: a signal leaves little time
+            "owed": owed,  # the resumed run makes the evaluation of this step up: a signal leaves little time
             "meter": self.meter.state(),
         }
         tensors = self.engine.tensors()

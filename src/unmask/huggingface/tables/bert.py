@@ -1,4 +1,4 @@
-"""Names of BERT and RoBERTa, and what those of their kin have in common with them."""
+"""Names of BERT and RoBERTa, and the names that related models share with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIELDS = {
     "classifier_dropout": "head_dropout",
     "layer_norm_eps": "eps",
     "initializer_range": "std",
-    "position_initializer": "positions",  # ours alone; a run from fresh weights needs it
+    "position_initializer": "positions",  # only in unmask; a run from random weights needs it
     "pad_token_id": "padding",
 }
 FIXED = {
@@ -50,7 +50,7 @@ def trunk(prefix: str) -> Names:
 
 
 def architectures(name: str, *pretraining: tuple[str, frozenset[str]]) -> dict[str, frozenset[str]]:
-    """Class names of a family; `pretraining` are those that come before the common ones."""
+    """The classes of a family in `transformers`, those of `pretraining` first."""
     return {
         **{name + suffix: heads for suffix, heads in pretraining},
         f"{name}ForMaskedLM": frozenset({"mlm"}),
@@ -97,7 +97,7 @@ BERT = Table(
     },
 )
 
-# RoBERTa's classifier brings its own dense layer in the pooler's place.
+# RoBERTa's classifier has its own dense layer instead of the pooler.
 _ROBERTA_POOLER = ("pooler.dense", "classifier.dense")
 
 ROBERTA = Table(

@@ -1,4 +1,4 @@
-"""Names of ConvS2S, in a folder of our own form: those of the page and its model."""
+"""Names of ConvS2S in unmask's own format: those of the page and its model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of ELECTRA; the generator of a run has a folder of its own, of the same names."""
+"""Names of ELECTRA. The generator of a run has a separate folder with the same names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ELECTRA = Table(
         "embedding_size": "factor",
         "summary_first_dropout": "choice_input_dropout",
         "summary_last_dropout": "choice_dropout",
-        "generator_size": "generator",  # ours alone; a run that goes on needs it
+        "generator_size": "generator",  # only in unmask; a continued run needs it
     },
     fixed={
         **FIXED,
@@ -42,7 +42,7 @@ ELECTRA = Table(
             h: _dense(h, "classifier.dense", "classifier.out_proj")
             for h in ("classification", "multilabel", "regression")
         },
-        **{h: _dense(h, f"{h}.dense", f"{h}.output") for h in ("nsp", "sop")},  # ours alone
+        **{h: _dense(h, f"{h}.dense", f"{h}.output") for h in ("nsp", "sop")},  # only in unmask
         "choice": _dense("choice", "sequence_summary.summary", "classifier"),
         "tagging": (("heads.tagging.output", "classifier"),),
         "crf": CRF,

@@ -1,4 +1,4 @@
-"""Names of ELMo, in a folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""
+"""Names of ELMo in unmask's own format. The weights of a layer have the names of torch.nn.LSTM."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ ELMO = Table(
     },
     architectures={},
 )
-"""A folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""
+"""`transformers` has no such model."""

@@ -21,7 +21,7 @@ _FIELDS = {
     "bos_token_id": "start",
     "eos_token_id": "end",
 }
-_END_OF_TEXT = 50_256  # of the published vocabulary of GPT-2
+_END_OF_TEXT = 50_256  # id in the published vocabulary of GPT-2
 
 
 def _trunk(token: str, position: str) -> tuple[tuple[str, str], ...]:
@@ -87,7 +87,7 @@ GPT2 = Table(
         "add_cross_attention": False,
         "tie_word_embeddings": True,
         "position_embedding_type": "absolute",
-        "hidden_dropout": None,  # by which they drop before tags where classifier_dropout is absent
+        "hidden_dropout": None,  # dropout before a tagging head in transformers if classifier_dropout is absent
     },
     absent={"pad_token_id": None, "bos_token_id": _END_OF_TEXT, "eos_token_id": _END_OF_TEXT},
     nullable=frozenset(),

@@ -1,6 +1,6 @@
 """Names of MAE.
 
-Shapes: E width of the decoder, C channels, P pixels of the side of a patch.
+Shapes: C channels, P side of a patch in pixels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ OUTPUT = ("decoder.decoder_pred.weight", "decoder.decoder_pred.bias")
 
 
 class MaePictures(Pictures):
-    """As of a ViT. The decoder there gives the numbers of a patch pixel by pixel, here channel by channel."""
+    """The conversions of `Pictures`, and the order of the decoder's outputs: pixel by pixel in `transformers`, channel
+    by channel in unmask."""
 
     def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
         return {}
@@ -73,7 +74,7 @@ MAE = Table(
             ("heads.pixels.stack.norm", "decoder.decoder_norm"),
             ("heads.pixels.output", "decoder.decoder_pred"),
         ),
-        "image_classification": (("heads.image_classification.output", "classifier"),),  # ours alone
+        "image_classification": (("heads.image_classification.output", "classifier"),),  # only in unmask
     },
     architectures={"ViTMAEForPreTraining": frozenset({"pixels"}), "ViTMAEModel": frozenset()},
     parts=(MaePictures(),),

@@ -1,4 +1,4 @@
-"""Names of Marian, and of all Transformers of `transformers` that are built alike, with what their folders compute.
+"""Names of Marian, and the conversions of folders for all encoder–decoders of `transformers` with this architecture.
 
 Shapes: V vocabulary, D width.
 """
@@ -82,15 +82,15 @@ def _blocks(side: str, norm: str, *attentions: tuple[str, str]) -> tuple[tuple[s
 
 
 def stacks(norm: str) -> tuple[tuple[str, str], ...]:
-    """Names of both stacks, whose norms stand `before` or `after` the sub-layers."""
+    """Names of both stacks, with norms `before` or `after` the sub-layers."""
     attention = ("attention", "self_attn")
     return (*_blocks("encoder", norm, attention), *_blocks("decoder", norm, attention, ("cross", "encoder_attn")))
 
 
-STD = 0.02  # what is written where we have None
+STD = 0.02  # written if the page's config has None
 BIAS = "final_logits_bias"
 
-# Fields of such folders, old and new, that change no number of the forward pass: bookkeeping, and how to search.
+# Fields of old and new folders that do not change the forward pass: bookkeeping and search settings.
 IGNORED = frozenset(
     """
     _num_labels bad_words_ids classif_dropout do_sample early_stopping encoder_no_repeat_ngram_size extra_pos_embeddings
@@ -102,10 +102,10 @@ IGNORED = frozenset(
 
 @dataclass(frozen=True)
 class Sizes(Part):
-    """Sizes that such a folder gives under two names, and those that it must give though our page may leave them open.
+    """Checks sizes that a folder gives in two fields, and writes sizes that a folder needs even if the page has None.
 
-    vocabulary  V of a folder that does not say
-    shared      whether both sides have one vocabulary
+    vocabulary  V of a folder without the field
+    shared      whether both sides share one vocabulary
     """
 
     vocabulary: int
@@ -123,9 +123,9 @@ class Sizes(Part):
                 f"{written!r} for the target."
             )
         layers, other = values.get("encoder_layers", ABSENT["encoder_layers"]), values.pop("num_hidden_layers", None)
-        if other not in (None, layers):  # to `transformers`, another name of the same
+        if other not in (None, layers):  # in `transformers`, another name of encoder_layers
             raise UnmaskError(
-                f"{place}: num_hidden_layers is {other!r}, but encoder_layers {layers!r}; make the two agree."
+                f"{place}: num_hidden_layers is {other!r}, but encoder_layers is {layers!r}; make the two agree."
             )
         return values
 
@@ -135,7 +135,7 @@ class Sizes(Part):
 
 
 class SizesTwice(Sizes):
-    """The same, where both names are written."""
+    """`Sizes` that writes both fields."""
 
     def write(self, config: Transformer, values: Mapping[str, Any]) -> Mapping[str, Any]:
         other = {"decoder_vocab_size": config.vocabulary, "num_hidden_layers": config.encoder_layers}
@@ -143,7 +143,7 @@ class SizesTwice(Sizes):
 
 
 class OutputBias(Part):
-    """A bias [1, V] of the output that every folder has; zeros, where the model has none."""
+    """The bias [1, V] of the output, which every folder has; zeros if the model has no bias."""
 
     def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
         bias = tensors.get(BIAS)
@@ -161,9 +161,9 @@ class OutputBias(Part):
 
 @dataclass(frozen=True)
 class Sinusoids(Part):
-    """Tables of positions [length, D], which the model computes.
+    """Tables of sinusoidal positions [length, D]: checked in a folder, but the model computes them.
 
-    written  whether a folder that we write has them
+    written  whether `store` adds them to the folder
     """
 
     written: bool = False
@@ -183,8 +183,8 @@ class Sinusoids(Part):
 
 
 def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
-    """Raises UnmaskError for a table that is not the sinusoids that the model computes, but for the rounding of the
-    numbers it is stored in. In float32, version 0.1 rounded the angles too."""
+    """Raises UnmaskError for a table that differs from the model's sinusoids by more than the rounding of its dtype.
+    Version 0.1 computed the angles in float32; such tables are accepted too."""
     if stored is None:
         return
     sinusoids, empty = SinusoidalHalves(stored.shape[-1]), torch.zeros(1, *stored.shape)
@@ -192,11 +192,13 @@ def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
     for table in (sinusoids.embed(empty)[0], Sinusoidal.embed(sinusoids, empty)[0]):
         if torch.allclose(stored.double(), table.double(), rtol=0.0, atol=torch.finfo(kind).eps):
             return
-    raise UnmaskError(f"{folder}: the weights hold positions that are not sinusoids in halves, which is not supported.")
+    raise UnmaskError(
+        f"{folder}: the position table is not sinusoids in halves (sines, then cosines), which is required."
+    )
 
 
 def parts(sizes: Sizes, fixed: Mapping[str, object], *, positions: bool = False) -> tuple[Part, ...]:
-    """The parts of such a table, whose folders have tables of `positions` or not."""
+    """The parts of such a table. `positions` is whether its folders store the position tables."""
     nothing = {"bos_token_id": None, "forced_eos_token_id": None, "use_cache": True}
     own = Own(("length", "std", "output_bias"))
     return (
@@ -205,7 +207,7 @@ def parts(sizes: Sizes, fixed: Mapping[str, object], *, positions: bool = False)
 
 
 REQUIRED: dict[str, object] = {"positions": "halves", "eps": 1e-5, "source_vocabulary": None}
-"""Fields of a Transformer that no such folder has a choice about."""
+"""Fields of a Transformer with only one value in such folders."""
 
 _SHARED = {**FIXED, "share_encoder_decoder_embeddings": True}
 _APART = {**FIXED, "share_encoder_decoder_embeddings": False}
@@ -251,7 +253,7 @@ APART = replace(
     parts=parts(SizesTwice(_V, shared=False), _APART),
     marks={"share_encoder_decoder_embeddings": False},
 )
-"""A vocabulary and a table of token vectors for each side."""
+"""Two vocabularies: each side has its own table of token vectors."""
 
 MARIAN = replace(_ONE, variants=(APART,))
-"""One vocabulary and one table of token vectors."""
+"""One vocabulary: both sides share the table of token vectors."""

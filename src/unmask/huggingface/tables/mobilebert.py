@@ -21,7 +21,7 @@ MOBILEBERT = Table(
         "num_feedforward_networks": "feedforwards",
         "classifier_activation": "pooled",
     },
-    nullable=frozenset(),  # a vector of the padding that learns is read by the token beside it
+    nullable=frozenset(),  # a trained padding vector would change its neighbours (trigram input)
     fixed={
         **FIXED,
         "normalization_type": "no_norm",

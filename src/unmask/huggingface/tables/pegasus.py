@@ -1,4 +1,4 @@
-"""Names of Pegasus (Zhang et al. 2020, in the form of `transformers`): Marian with norms before the sub-layers."""
+"""Names of Pegasus (Zhang et al. 2020) in `transformers`: Marian with norms before the sub-layers."""
 
 from __future__ import annotations
 

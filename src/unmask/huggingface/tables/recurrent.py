@@ -1,4 +1,4 @@
-"""Names of recurrent networks, in a folder of our own form. A layer's weights are named as those of torch.nn.LSTM."""
+"""Names of recurrent networks in unmask's own format. The weights of a layer have the names of torch.nn.LSTM."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ RECURRENT = Table(
     },
     architectures={},
 )
-"""A folder of our own form: `transformers` has no such model. A layer's weights are named as those of torch.nn.LSTM."""
+"""`transformers` has no such model."""

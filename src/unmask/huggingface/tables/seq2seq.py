@@ -1,4 +1,4 @@
-"""Names of Seq2Seq, in a folder of our own form: those of the page and its model."""
+"""Names of Seq2Seq in unmask's own format: those of the page and its model."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Names of Swin.
 
-Shapes: D width, C channels, P pixels of the side of a patch.
+Shapes: C channels, P side of a patch in pixels.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ IGNORED = frozenset(
         *("out_features", "out_indices", "stage_names"),
     }
 )
-"""What follows from the other fields, and what a backbone gives to a detector."""
+"""Fields that follow from other fields, and the outputs of a backbone for a detector."""
 PATCHES = "patch_embeddings.projection.weight"
 
 
 class Windows(Part):
-    """The map of patches is a convolution there; squares may be given by two sides."""
+    """Patch projections are convolutions in `transformers`; sizes of squares may be lists of two equal numbers."""
 
     def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
         found = dict(values)

@@ -1,4 +1,4 @@
-"""Names of T5, versions 1.0 and 1.1, with what its folders say of the feed-forward layer and of the output."""
+"""Names of T5, versions 1.0 and 1.1, and the conversions of the feed-forward layer and the output layer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from unmask.models.t5 import T5
 from unmask.nn import ACTIVATIONS, FEEDFORWARDS
 
 OUTPUT, SHARED = "lm_head.weight", "shared.weight"
-UNREAD = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # of the first conversions
+UNREAD = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # in folders of the first conversions
 
-# Fields of T5 folders, old and new, that change no number of the forward pass, or are said by others.
+# Fields of old and new T5 folders that do not change the forward pass, or that other fields determine.
 IGNORED = frozenset(
     """
     classifier_dropout n_positions output_past position_embedding_type scale_decoder_outputs tie_word_embeddings
@@ -34,7 +34,7 @@ IGNORED = frozenset(
 
 @dataclass(frozen=True)
 class FeedForward(Part):
-    """The feed-forward layer, set by three fields; `gated` decides the names of its parameters."""
+    """The feed-forward layer, from three fields; `gated` determines the names of its parameters."""
 
     gated: bool
 
@@ -51,16 +51,18 @@ class FeedForward(Part):
 
 
 class Output(Part):
-    """Whether the output is the token vectors, and scaled. To `transformers` before version 5, `tie_word_embeddings`
-    alone says whether it is scaled; since then, `scale_decoder_outputs` does, and what the weights hold says whether it
-    is tied."""
+    """Whether the output layer is tied to the token vectors, and whether its inputs are scaled.
+
+    In `transformers` before version 5, `tie_word_embeddings` alone sets the scale. Since then, `scale_decoder_outputs`
+    sets it, and the weights show whether the layer is tied.
+    """
 
     def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
         tied = values.get("tie_word_embeddings") is not False
         scaled = values.get("scale_decoder_outputs", tied)
         output = "untied" if _own_output(tensors, tied) else "scaled" if scaled else "tied"
         if output == "untied" and scaled:
-            raise UnmaskError(f"{place}: an output that is scaled but not tied is not supported; is {OUTPUT} damaged?")
+            raise UnmaskError(f"{place}: an output that is scaled but not tied is not supported; check {OUTPUT}.")
         return {"output": output}
 
     def write(self, config: T5, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,10 +75,10 @@ class Output(Part):
 
 
 def _feedforward(values: dict[str, Any], place: Path) -> str:
-    """Our name of the feed-forward layer; takes the fields `dense_act_fn` and `is_gated_act` out of the values.
+    """The name of the feed-forward layer in unmask. Removes the fields `dense_act_fn` and `is_gated_act` of `values`.
 
-    `feed_forward_proj` says both, with "gated-gelu" for GELU by a tanh; either of the two goes before what it says, as
-    in `transformers`. Raises UnmaskError for a layer that there is not.
+    `feed_forward_proj` gives the activation and the gate, with "gated-gelu" for the tanh form of GELU. As in
+    `transformers`, `dense_act_fn` and `is_gated_act` take precedence. Raises UnmaskError for an unknown layer.
     """
     said = typed(values.get("feed_forward_proj", "relu"), str, f"{place}: feed_forward_proj")
     kind, _, activation = said.rpartition("-")
@@ -93,7 +95,7 @@ def _feedforward(values: dict[str, Any], place: Path) -> str:
 
 
 def _own_output(tensors: Mapping[str, Tensor], tied: bool) -> bool:
-    """Whether the output is more than a copy of the token vectors."""
+    """Whether the output layer has weights of its own, not those of the token vectors."""
     if OUTPUT not in tensors:
         return False
     return not tied or SHARED not in tensors or not torch.equal(tensors[OUTPUT], tensors[SHARED])
@@ -105,7 +107,7 @@ _GATED = {"gate": "wi_0", "up": "wi_1", "down": "wo"}
 
 
 def _blocks(side: str, feedforward: Mapping[str, str]) -> Names:
-    """Names of one side, of whose blocks the sub-layers are there layer 0, 1 … of each."""
+    """Names of one side. `transformers` numbers the sub-layers of a block: layer.0, layer.1, ..."""
     cross = (("cross", "EncDecAttention", _ATTENTION),) * (side == "decoder")
     parts = (
         ("attention", "SelfAttention", _ATTENTION),
@@ -172,4 +174,4 @@ T5_GATED = replace(_PLAIN_ALONE, trunk=_trunk(_GATED), parts=_parts(gated=True))
 """Version 1.1."""
 
 T5_PLAIN = replace(_PLAIN_ALONE, variants=(T5_GATED,))
-"""Version 1.0 and others whose feed-forward has no gate."""
+"""Version 1.0, and other models without a gate in the feed-forward layer."""

@@ -1,4 +1,4 @@
-"""Names of Transformer-XL, in a folder of our own form: `transformers` has let its model of this name go."""
+"""Names of Transformer-XL in unmask's own format."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ TRANSFORMER_XL = Table(
     },
     architectures={},
 )
-"""A folder of our own form: `transformers` has let its model of this name go."""
+"""`transformers` has removed its model of this name."""

@@ -1,6 +1,6 @@
 """Names of ViT and DeiT.
 
-Shapes: D width, C channels, P pixels of the side of a patch.
+Shapes: C channels, P side of a patch in pixels.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ KINDS = {"CLS": "cls_token", "DISTILL": "distillation_token", "MASK": "mask_toke
 
 
 class Pictures(Part):
-    """Shapes: theirs are those of convolutions and of rows of one, ours those of the maps that they are."""
+    """Shapes of weights: `transformers` stores convolutions and tensors with leading axes of size 1, unmask linear maps
+    and vectors."""
 
     def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
         found = dict(values)
@@ -52,7 +53,7 @@ class Pictures(Part):
         return {"hides": any(name.endswith("embeddings.mask_token") for name in tensors)}
 
     def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A decoder of hidden patches gives each its own pixels, and no others."""
+        """Add encoder_stride: the decoder of masked patches predicts the pixels of one patch for each state."""
         return {**values, "encoder_stride": config.patch}
 
     def restore(self, config: Any, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
@@ -83,12 +84,12 @@ POSITIONS = "embeddings.position_embeddings.weight"
 
 
 def _row_name(name: str) -> str:
-    """Theirs of the table of positions, which has no module of its own, as a module."""
+    """The key of the position table, which is a bare parameter in `transformers`, as the weight of a module."""
     return f"{name}.weight" if name.endswith("embeddings.position_embeddings") else name
 
 
 def trunk(prefix: str) -> Names:
-    """The names of an encoder."""
+    """The names of an encoder with this prefix."""
     return (
         *((f"embedding.token.kinds.{kind}", f"{prefix}embeddings.{name}") for kind, name in KINDS.items()),
         ("embedding.token.signal.project", prefix + "embeddings.patch_embeddings.projection"),
@@ -99,7 +100,7 @@ def trunk(prefix: str) -> Names:
 
 
 def blocks(ours: str, theirs: str) -> Names:
-    """The names of blocks, which begin with these."""
+    """The names of blocks with these prefixes in unmask and in the folder."""
     return (
         (ours + "attention.before", theirs + "layernorm_before"),
         (ours + "attention.f.query", theirs + "attention.attention.query"),
