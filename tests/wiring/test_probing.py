@@ -84,7 +84,7 @@ def test_states_of_texts_are_probed(tmp_path: Path, capsys):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"neighbours": "0"}, "At least one neighbour must vote, not 0."),
+        ({"neighbours": "0"}, "--neighbours must be at least 1, not 0."),
         ({"task": "tagging"}, "A probe needs rows with one label each: --task classification"),
         ({"model": "nothing"}, "There is no model folder nothing"),
         ({"train": "nothing"}, "There is no file nothing"),

@@ -268,7 +268,7 @@ def test_a_link_is_refused_before_anything_is_read(tmp_path):
 
 
 def test_there_must_be_something_to_resume(tmp_path):
-    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*run; leave out --resume"):
+    with pytest.raises(UnmaskError, match=r"There is nothing to resume in .*run; omit --resume"):
         train(topics(50), SMALL, out=tmp_path / "run", threads=1, resume=True)
     assert list(tmp_path.iterdir()) == []
 

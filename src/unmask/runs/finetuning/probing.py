@@ -1,4 +1,4 @@
-"""`unmask probe`: how much the states of a frozen trunk tell of labels, beside a trunk with random weights.
+"""`unmask probe`: how well labels are predicted from the states of a frozen trunk, compared to a random trunk.
 
 Shapes: N rows, D width, C classes, K neighbours.
 """
@@ -25,7 +25,7 @@ from unmask.tasks.rows import TaskOptions
 from unmask.tasks.summaries import summaries
 from unmask.tasks.task import Say
 
-TEMPERATURE = 0.07  # of the votes of neighbours (Wu et al. 2018, section 3.4)
+TEMPERATURE = 0.07  # temperature of the votes of neighbours (Wu et al. 2018, section 3.4)
 AT_ONCE = 1_024  # rows whose similarities are computed at once
 
 
@@ -35,7 +35,7 @@ class Probing(TaskConfig):
 
     model       folder of the trunk
     neighbours  training rows that vote for the label of a row
-    seed        of the trunk with random weights, and of the rows that are held out where there are no dev rows
+    seed        seed of the random trunk, and of the held-out rows if there are no dev rows
     """
 
     model: Path | None = None
@@ -49,16 +49,16 @@ class Probing(TaskConfig):
 def probe(config: Probing, say: Say) -> dict[str, Any]:
     """Score the nearest neighbours and a logistic regression on the states of a trunk, which is not trained.
 
-    Returns `task`, `rows` (number of training rows), `neighbours` and `scores`: what is scored -> split -> metric:
-    the trunk, the same sizes with random weights, the plain references of the task, and one answer to all rows. The
-    state of a row is the one that a head for whole sequences reads (`Model.summary`), in evaluation mode and float32.
+    Returns `task`, `rows` (number of training rows), `neighbours` and `scores`: name -> split -> metrics, for the
+    trunk, the same trunk with random weights, the plain references of the task, and one label for all rows. The state
+    of a row is the one that a head for whole sequences reads (`Model.summary`), in evaluation mode and float32.
 
-    Raises UnmaskError where `finetune` would, and for a task whose rows have more than one label.
+    Raises UnmaskError as `finetune` does, and for a task whose rows have more than one label.
     """
     if config.model is None or config.rows.train is None:
-        raise UnmaskError("Say which model and which rows: --model FOLDER --train FILE.")
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if config.neighbours < 1:
-        raise UnmaskError(f"At least one neighbour must vote, not {config.neighbours}.")
+        raise UnmaskError(f"--neighbours must be at least 1, not {config.neighbours}.")
     kind = task_named(config.task)
     if not kind.one_label:
         known = " or ".join(name for name, task in TASKS.items() if task.one_label)
@@ -89,7 +89,7 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
 
 
 def _states(model: Model, encoded: Encoded, processor: Processor[Any]) -> np.ndarray:
-    """[N, D] summaries of the rows. Raises UnmaskError for rows that became several windows."""
+    """[N, D] summaries of the rows. Raises UnmaskError for rows that are split into several windows."""
     if len(encoded.examples) != len(encoded.rows):
         raise UnmaskError("A probe reads each row as one sequence: leave --long windows out.")
     return summaries(model, encoded.examples, processor)
@@ -98,7 +98,7 @@ def _states(model: Model, encoded: Encoded, processor: Processor[Any]) -> np.nda
 def _scores(
     task: Task, states: Mapping[str, np.ndarray], true_N: np.ndarray, others: Mapping[str, Sequence[Row]], K: int
 ) -> dict[str, dict[str, float]]:
-    """Split -> accuracy of both probes."""
+    """Split -> accuracy of the nearest neighbours and of the logistic regression."""
     C, train_ND = len(task.labels), states["train"]
     mean_D, std_D = train_ND.mean(0), train_ND.std(0) + 1e-6
 
@@ -118,7 +118,7 @@ def _scores(
 
 
 def _classes(task: Task, rows: Sequence[Row]) -> np.ndarray:
-    """[N] number of the label of each row."""
+    """[N] index of the label of each row."""
     numbers = {label: i for i, label in enumerate(task.labels)}
     return np.array([numbers[row.label] for row in rows])
 
@@ -126,7 +126,7 @@ def _classes(task: Task, rows: Sequence[Row]) -> np.ndarray:
 def nearest_votes(states_ND: np.ndarray, train_MD: np.ndarray, true_M: np.ndarray, C: int, K: int) -> np.ndarray:
     """[N, C]: the votes of the K nearest training rows by cosine, each exp(cosine / 0.07) (Wu et al. 2018, equation 7).
 
-    K  fewer where there are fewer training rows
+    K  number of neighbours, at most the number of training rows
     """
     K = min(K, len(train_MD))
     train_MD = _unit(train_MD)
@@ -146,7 +146,7 @@ def _unit(rows_ND: np.ndarray) -> np.ndarray:
 
 
 def render(found: Mapping[str, Any]) -> str:
-    """What `probe` returns, as a table of text for each split."""
+    """The result of `probe` as a table of text for each split."""
     lines = [f"Accuracy of {found['neighbours']} nearest neighbours and of a regression on frozen states."]
     for split in (split for split in ("dev", "test") if split in found["scores"]["trunk"]):
         lines += ["", f"{split:<24}{'neighbours':>12}{'linear':>12}"]
