@@ -79,7 +79,7 @@ def _joined(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def information(counts: Any) -> Any:
-    """[V, V] sparse: max(0, log p(token, context) / (p(token) p(context))) from counts [V, V], with smoothed contexts."""
+    """[V, V] sparse: max(0, log p(token, context) / (p(token) p(context))) from counts [V, V], contexts smoothed."""
     from scipy.sparse import csr_array
 
     pairs = counts.tocoo()
