@@ -38,7 +38,7 @@ def train(
     hold the bytes, and for texts without words.
     """
     if size < LEAST:
-        raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: ask for at least {LEAST} pieces.")
+        raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: set at least {LEAST} pieces.")
     raw = RawTokenizer(models.BPE())
     steps = _normalisers(cased, strip_accents)
     if steps:

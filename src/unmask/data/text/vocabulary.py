@@ -34,7 +34,7 @@ def learn(
     Raises UnmaskError if the size is too small, and for texts without words.
     """
     if size < len(SPECIALS) + 4:
-        raise UnmaskError(f"A vocabulary of {size} is too small: ask for at least {len(SPECIALS) + 4} pieces.")
+        raise UnmaskError(f"A vocabulary of {size} is too small: set at least {len(SPECIALS) + 4} pieces.")
     passages = sample(texts, byte_budget)
     worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
     worker.normalizer = normalizer
