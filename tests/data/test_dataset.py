@@ -191,7 +191,7 @@ BAD = {
     "conll is a table": ("rows.conll", {}, "it is a table"),
     "open quote": ("rows.csv", {}, r"rows.csv:2 is not valid CSV"),
     "not text": ("rows.tsv", {}, r"rows.tsv:2 is not UTF-8"),
-    "unclear": ("rows.xyz", {}, "no columns that can be told apart"),
+    "unclear": ("rows.xyz", {}, "no recognisable columns"),
     "unknown format": ("rows.tsv", {"format": "tvs"}, "did you mean 'tsv'"),
     "not gzip": ("rows.tsv.gz", {}, "damaged or cut short"),
     "not parquet": ("rows.parquet", {}, "damaged or not Parquet"),
@@ -345,7 +345,7 @@ def test_formats_by_the_first_lines(tmp_path, text, format):
     path = write(tmp_path, "rows.txt", text)
     assert tables.guess_format(path, otherwise="plain text") == (format or "plain text")
     if format is None:
-        with pytest.raises(UnmaskError, match=r"has no columns that can be told apart: .* text and label"):
+        with pytest.raises(UnmaskError, match=r"has no recognisable columns: .* text and label"):
             read(path)
 
 
@@ -373,5 +373,5 @@ def test_a_json_array_may_stand_on_one_line(tmp_path, monkeypatch):
 
 def test_lone_carriage_returns_in_tsv(tmp_path):
     assert read(write(tmp_path, "rows.tsv", "text\tlabel\na\rb\t1\n"))[0].text == "a\rb"
-    with pytest.raises(UnmaskError, match="CR alone"):
+    with pytest.raises(UnmaskError, match="CR only"):
         read(write(tmp_path, "mac.tsv", "text\tlabel\ra\t1\r"))
