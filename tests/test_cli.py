@@ -502,7 +502,7 @@ def test_short_documents_are_spoken_of(folder, capsys):
         (False, [*build, "lines", "--per", "line"]),
     ):
         main(arguments)
-        assert ("where a file is one document, say --per file." in capsys.readouterr().out) is said
+        assert ("if a file is one document, use --per file." in capsys.readouterr().out) is said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_a_number_on_the_command_line_is_read_exactly(number):
         ({"inner.rate": "2e-3"}, "inner.rate", 0.002),
         ({"inner.kind": "cosine"}, "inner.kind", "cosine"),
         ({"other-rate": "1"}, None, "field 'other_rate'"),
-        ({"rate": "1"}, None, "say which: inner.rate, other.rate"),
+        ({"rate": "1"}, None, "write one of: inner.rate, other.rate"),
         ({"stepz": 3}, None, "did you mean 'steps'?"),
         ({"steps": "three"}, None, "--steps must be a whole number or none, not 'three'"),
         ({"steps": 2.5}, None, "--steps"),

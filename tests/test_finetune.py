@@ -437,7 +437,7 @@ def settings(**fields):
 def test_too_few_rows_for_the_processes_are_refused(monkeypatch):
     monkeypatch.setattr("unmask.train.distributed.ranks", lambda: 4)
     task = Classification(["a", "b"])
-    with pytest.raises(UnmaskError, match="A batch of 2 rows has none for some of 4 processes: set --batch-size 4"):
+    with pytest.raises(UnmaskError, match="A batch of 2 rows is too small for 4 processes: set --batch-size 4"):
         fit(tiny(task), task, encoded(16), encoded(4), settings(batch_size=2), pad=0)
     with pytest.raises(UnmaskError, match="3 training rows are too few for 4 processes"):
         fit(tiny(task), task, encoded(3), encoded(4), settings(), pad=0)

@@ -381,7 +381,7 @@ def test_only_regular_files_are_read(name, kind, folder):
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name) if kind == "pipe" else (folder / name).mkdir()
     for opened in (unmask.load, huggingface.load, huggingface.config_of):
-        with pytest.raises(UnmaskError, match=f"{name} cannot be read: it is no regular file"):
+        with pytest.raises(UnmaskError, match=f"{name} cannot be read: it is not a regular file"):
             opened(folder)
 
 

@@ -545,7 +545,7 @@ WRONG = {
     "choices for questions": ("question-answering", choices, "jsonl", {}, r"train\.jsonl"),
     "triplets for classification": ("classification", triplets, "tsv", {}, r"train\.tsv"),
     "a missing column": ("classification", None, "tsv", {"label": "labl"}, "did you mean 'label'"),
-    "answers not in context": ("question-answering", _misplaced, "json", {}, "No answer stands in its context"),
+    "answers not in context": ("question-answering", _misplaced, "json", {}, "No answer is in its context"),
     "a single class": ("classification", _same, "tsv", {}, "single label, 'pos'"),
     "an empty file": ("classification", _empty, "tsv", {}, r"train\.tsv"),
     "no rows": ("classification", _headed, "tsv", {}, r"train\.tsv"),

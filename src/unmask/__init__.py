@@ -21,11 +21,11 @@ __all__ = ["Predictor", "UnmaskError", "__version__", "load"]
 
 
 def load(folder: Path | str) -> Model:
-    """The model in a folder, ours or one that `transformers` wrote, or of a name on the Hugging Face hub, in evaluation
-    mode with the heads it has.
+    """Load a model with its heads, in evaluation mode, from a folder that `unmask` or `transformers` wrote, or by its
+    name on the Hugging Face hub.
 
-    Raises UnmaskError for a missing, damaged or foreign folder. For the tokenizer and label names as well, use
-    `unmask.huggingface.load`; for answers to texts, `unmask.Predictor`.
+    Raises UnmaskError for a folder that is missing, damaged or of an unknown format. `unmask.huggingface.load` returns
+    the tokenizer and the names of labels as well; `unmask.Predictor` predicts from texts.
     """
     from unmask import huggingface
 

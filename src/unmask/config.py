@@ -1,4 +1,4 @@
-"""Config: a frozen dataclass that becomes JSON and comes back, with typed overrides and no silent field."""
+"""Config: a frozen dataclass that is written to and read from JSON, with typed overrides; unknown fields raise."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ELSEWHERE = {
     "eval_steps": ("evaluate_every",),
     "save_steps": ("save_every",),
 }
-"""What other tools call a field -> what it may be called here; named to those who mistake them."""
+"""The name of a field in other tools -> its possible names here, which the error for an unknown field suggests."""
 
 _DESCRIBED = re.compile(r"(?m)^(\w+(?:, \w+)*)  +(\S.*(?:\n +\S.*)*)")
 
-LARGEST = 1 << 26  # bytes of a file that is read whole; as values of Python they may be thirty times as many
+LARGEST = 1 << 26  # bytes of a file that is read whole; the Python values may take thirty times as much memory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,12 +67,12 @@ class Config:
         return dataclasses.replace(self, **changes)
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
-        """A copy with changes named as on the command line: `steps` where one field bears that name, else dotted
-        (`train.steps`); `-` and `_` are the same.
+        """A copy with changes named as on the command line: `steps` if only one field has that name, else a dotted
+        name (`train.steps`); `-` and `_` are the same.
 
         others  other names for some fields: batch_size="rows.batch"
 
-        Raises UnmaskError as `replace` does, which calls a field by the option that gave it: --steps.
+        Raises UnmaskError as `replace` does; the message names the option (--steps) instead of the field.
         """
         places = self.places()
         nested: dict[str, Any] = {}
@@ -83,7 +83,7 @@ class Config:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
                 raise unknown("field", key, known, ELSEWHERE.get(key, ()))
             if len(found) > 1:
-                raise UnmaskError(f"'{name}' names several fields; say which: {', '.join(found)}.")
+                raise UnmaskError(f"Several fields are named '{name}'; write one of: {', '.join(found)}.")
             *path, last = found[0].split(".")
             owner, level = self, nested
             for part in path:
@@ -92,7 +92,7 @@ class Config:
         return self.replace(**nested)
 
     def other_names(self) -> Iterable[str]:
-        """What `override` takes besides the names of fields; an unknown name may be meant for one of them."""
+        """Names that the caller accepts besides those of fields; `override` suggests them for an unknown name."""
         return ()
 
     def places(self) -> dict[str, Any]:
@@ -108,7 +108,8 @@ class Config:
 
     @classmethod
     def field_help(cls) -> dict[str, str]:
-        """Field -> what the docstrings of the class and its bases say of it, in lines of a name and two spaces."""
+        """Field -> its description in the docstring of the class or of a base: a line with the name, two spaces and
+        the text."""
         found: dict[str, str] = {}
         for owner in reversed(cls.__mro__):
             for match in _DESCRIBED.finditer(inspect.cleandoc(owner.__doc__ or "")):
@@ -117,10 +118,10 @@ class Config:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """The config that `to_dict` described. Fields that are absent keep their defaults; unknown ones raise.
+        """The inverse of `to_dict`. Absent fields keep their defaults; unknown ones raise UnmaskError.
 
-        A field that may hold configs of several classes holds that of its default: start from a config that has the
-        right one, and `replace`, where it may be another.
+        A nested config always gets the class of its default. For a field whose class may differ, start from a config
+        that has the correct class, and call `replace`.
         """
         if not isinstance(values, Mapping):
             raise UnmaskError(f"{cls.__name__} has fields with names; {values!r} has none.")
@@ -128,19 +129,20 @@ class Config:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a JSON file. Raises UnmaskError where it is missing, damaged or has unknown fields."""
+        """Read a JSON file. Raises UnmaskError if it is missing, damaged or has unknown fields."""
         return cls.from_dict(read_json(path))
 
 
 def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
-    """A JSON object from a file of at most `largest` bytes, or an UnmaskError that names the file and the place."""
+    """Read a JSON object from a file of at most `largest` bytes. Raises UnmaskError, which names the file and the
+    position of the fault."""
     try:
         value = json.loads(bounded(path, largest).decode("utf-8"))
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UnmaskError(f"{path} cannot be read: {error}.") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
         raise UnmaskError(f"{path} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
         raise UnmaskError(f"{path} must hold a JSON object, not {kind_of(value)}.")
@@ -148,24 +150,24 @@ def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
 
 
 def regular(path: Path) -> Path:
-    """The path itself. Raises UnmaskError for a pipe, a device, a socket or a folder: to read one may never end."""
+    """Return the path. Raises UnmaskError for a pipe, a device, a socket or a folder: a read of one may never end."""
     if path.exists() and not path.is_file():
-        raise UnmaskError(f"{path} cannot be read: it is no regular file. Put the file itself there.")
+        raise UnmaskError(f"{path} cannot be read: it is not a regular file. Put the file itself there.")
     return path
 
 
 def bounded(path: Path, largest: int = LARGEST) -> bytes:
-    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError above `largest` bytes and for what
-    is no regular file, OSError as `open` does."""
+    """The bytes of a file that is read whole: JSON, vocabularies. Raises UnmaskError if it has more than `largest`
+    bytes or is not a regular file, and OSError as `open` does."""
     with regular(path).open("rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
-        raise UnmaskError(f"{path} has more than {largest:,} bytes; no file of its kind is as large.")
+        raise UnmaskError(f"{path} has more than {largest:,} bytes, which is too many for a file of its kind.")
     return content
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, with dotted names: {"a": {"b": 1}} -> {"a.b": 1}; however deep they are nested."""
+    """Flatten nested mappings of any depth to dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     open_ones = [(prefix, iter(values.items()))]
     while open_ones:
@@ -189,9 +191,9 @@ def _plain(value: Any) -> Any:
 
 
 def typed(value: Any, hint: Any, where: str) -> Any:
-    """`value` as the annotated type; command-line strings are parsed, JSON lists become tuples.
+    """Convert `value` to the annotated type: strings of the command line are parsed, JSON lists become tuples.
 
-    Raises UnmaskError, which begins with `where`, for a value of another type.
+    Raises UnmaskError for a value of another type; the message begins with `where`.
     """
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -234,7 +236,8 @@ def typed(value: Any, hint: Any, where: str) -> Any:
 
 
 def _number(value: Any, kind: type) -> float | None:
-    """`value` as an int or float, without loss, else None; "1e6" is a whole number, true and nan are no numbers."""
+    """`value` as an int or float if that loses nothing, else None; "1e6" is a whole number, true and nan are not
+    numbers."""
     try:
         if isinstance(value, bool) or value != value:
             return None
@@ -251,7 +254,7 @@ _NAMES[type(None)] = "none"
 
 
 def _name(hint: Any) -> str:
-    """What a sentence calls a value of the type."""
+    """The name of a type in an error message."""
     args = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(_name, args))

@@ -1,4 +1,4 @@
-"""The one error that is meant for a person: a plain sentence that says what is wrong and what to do; words for such."""
+"""UnmaskError, whose message is a plain sentence for a person, and helpers that build such messages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ LONGEST = 1_500  # characters of a message; files may bring in names of any leng
 
 
 class UnmaskError(Exception):
-    """Wrong input or a failed promise of the environment.
+    """The input is wrong, or the environment lacks something.
 
     The message is one plain sentence: what is wrong (file, row, field) and what to do about it. The command
     line prints it without a traceback and exits with status 2; in Python it is an ordinary exception.
 
-    Names come from files, and files from strangers: characters that cannot be printed are shown as text, so that the
-    sentence stays on one line, and a message of more than LONGEST characters loses its middle.
+    Messages quote names from files that may be untrusted. Unprintable characters are escaped, so that the message stays
+    on one line, and the middle of a message of more than LONGEST characters is cut out.
     """
 
     def __str__(self) -> str:
@@ -29,11 +29,11 @@ class UnmaskError(Exception):
 
 
 class Missing(UnmaskError):
-    """A package that is not installed, which an extra of `unmask` brings."""
+    """A package is not installed; an extra of `unmask` installs it."""
 
 
 def needs(what: str, extra: str, instead: str = "") -> Missing:
-    """A `Missing` that says what needs which packages, the extra that brings them, and what else can be done instead.
+    """A `Missing` error that names the feature and its packages, the extra that installs them, and an alternative.
 
     >>> str(needs("The service needs starlette and uvicorn", "serve"))
     "The service needs starlette and uvicorn: run pip install 'unmask[serve]'."
@@ -42,13 +42,13 @@ def needs(what: str, extra: str, instead: str = "") -> Missing:
 
 
 class Stopped(UnmaskError):
-    """A signal ended a run that has kept what it needs to go on; the message says how."""
+    """A signal ended a run, which can be continued; the message says how."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
-    """An `UnmaskError` for a name that does not exist, which suggests the nearest one that does.
+    """An `UnmaskError` for an unknown name, which suggests the most similar known name.
 
-    meant  what may be meant by it, if that is known; it is suggested first
+    meant  names that the user probably means; the first of them that is known is suggested instead
 
     >>> str(unknown("field", "stepz", ["steps", "minutes"]))
     "There is no field 'stepz'; did you mean 'steps'? Known: minutes, steps."
@@ -60,7 +60,7 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = (
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like another, if any is.
+    """The known name that is most similar to `name`, or None if none is similar enough.
 
     >>> nearest("clasification", ["classification", "tagging"]), nearest("x", ["classification"])
     ('classification', None)
@@ -69,7 +69,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def kind_of(value: Any) -> str:
-    """What a value of JSON is, as a sentence has it: text, a number, a decimal number, a list, an object, true, null.
+    """The type of a JSON value, in words: text, a number, a decimal number, a list, an object, true, null.
 
     >>> f"must be text, not {kind_of(3)}"
     'must be text, not a number'
@@ -81,7 +81,7 @@ def kind_of(value: Any) -> str:
 
 
 def plural(number: float, noun: str, nouns: str = "") -> str:
-    """A count and what is counted; `nouns` is the plural, where it does not merely end in s.
+    """A count with its noun; `nouns` is the plural if it is irregular.
 
     >>> plural(1, "document"), plural(2_000, "row"), plural(3.5, "minute"), plural(0, "entry", "entries")
     ('1 document', '2,000 rows', '3.5 minutes', '0 entries')
@@ -91,12 +91,12 @@ def plural(number: float, noun: str, nouns: str = "") -> str:
 
 
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters but tab and newline; separators of lines; what overrides the direction of writing; and halves of
-surrogate pairs, which no terminal can be sent."""
+"""Control characters except tab and newline, line separators, overrides of the writing direction, and unpaired
+surrogates, which cannot be encoded."""
 
 
 def harmless(text: str) -> str:
-    r"""The text with what a terminal would obey written out, as Python does.
+    r"""The text with the characters that control a terminal written as Python escapes.
 
     >>> print(harmless("red \x1b[31m, and\tthe rest"))
     red \x1b[31m, and	the rest

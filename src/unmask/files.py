@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes, and a manifest of checksums that tells a damaged folder."""
+"""Atomic writes, so that a file is complete or absent, and a manifest of checksums that detects a damaged folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp")  # as `atomic` names them
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a full disk, or a folder that cannot be written, into an UnmaskError."""
+    """Turn an OSError, such as a full disk or a folder without write permission, into an UnmaskError."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def check_place(path: Path) -> None:
-    """Raises UnmaskError where no file can be written at `path`; for what takes long to compute, before it is."""
+    """Raises UnmaskError if no file can be written at `path`. Call it before a long computation."""
     with writing(path):
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -38,17 +38,17 @@ def check_place(path: Path) -> None:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raises UnmaskError for a link or a mount, whose place another folder cannot take."""
+    """Raises UnmaskError if the folder is a link or a mount, which another folder cannot replace."""
     if folder.is_symlink() or os.path.ismount(folder):
         raise UnmaskError(f"{folder} is a link or a mount, which cannot be replaced: name a folder within it.")
 
 
 @contextlib.contextmanager
 def atomic(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, put in its place when the block ends well and removed when it does not.
+    """Yield a temporary path in the same folder. It replaces `path` if the block succeeds and is removed if it fails.
 
-    What processes that were killed meanwhile left of the same file is removed first. Raises UnmaskError, in one
-    sentence, where the disk is full or the folder cannot be written.
+    Temporary files of the same name that killed processes left behind are removed first. Raises UnmaskError if the
+    disk is full or the folder cannot be written.
     """
     temporary: Path | None = None
     handle: int | None = None
@@ -56,11 +56,11 @@ def atomic(path: Path) -> Iterator[Path]:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             sweep(path.parent, path.name)
-            # Locked until it is in its place: `sweep` leaves the files of the living alone.
+            # Locked until it replaces `path`, so that `sweep` in another process does not remove it.
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
             temporary = Path(name)
             if not locked(handle, otherwise=False):
-                os.close(handle)  # where there are no locks, an open file may not even be renamed
+                os.close(handle)  # a platform without locks may not be able to rename an open file
                 handle = None
             yield temporary
             with open(temporary, "rb+") as file:
@@ -69,14 +69,15 @@ def atomic(path: Path) -> Iterator[Path]:
             os.replace(temporary, path)
     finally:
         if temporary is not None:
-            with contextlib.suppress(OSError):  # the permission may be what is lacking
+            with contextlib.suppress(OSError):  # missing permission may be the reason for the failure
                 temporary.unlink(missing_ok=True)
         if handle is not None:
             os.close(handle)
 
 
 def sweep(folder: Path, name: str = "") -> None:
-    """Remove temporary files in a folder, of the file `name` or of all, that no living process is writing."""
+    """Remove the temporary files of the file `name`, or of all files, in a folder, except those that a running process
+    is writing."""
     try:
         found = [p for p in folder.iterdir() if p.name.startswith(f".{name}") and _TEMPORARY.fullmatch(p.name)]
     except OSError:
@@ -92,8 +93,10 @@ def sweep(folder: Path, name: str = "") -> None:
 
 
 def locked(descriptor: int, *, otherwise: bool = True) -> bool:
-    """Take the lock of an open file without waiting, which its holder's end frees, however it ends; False where another
-    holds it, and `otherwise` where the file system or platform has no locks."""
+    """Lock an open file without waiting. The lock ends when the file is closed or the process ends, even by a crash.
+
+    Returns False if another process holds the lock, and `otherwise` if the file system or platform has no locks.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
@@ -108,29 +111,29 @@ def locked(descriptor: int, *, otherwise: bool = True) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file, whole or not at all."""
+    """Write a UTF-8 text file atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def sha256(path: Path) -> str:
-    """Hexadecimal SHA-256 of a file's bytes, read in bounded memory."""
+    """Hexadecimal SHA-256 of a file's bytes, computed in bounded memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Size and checksum of a file, as manifests keep them."""
+    """Size and checksum of a file, in the form of a manifest entry."""
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def check(folder: Path, facts: Mapping[str, Any], advice: str, *, checksums: bool = True) -> None:
-    """Compare the files of a folder with what `describe` said of each, by name.
+    """Compare the files of a folder with the sizes and checksums that `describe` returned, by name.
 
-    advice     the sentence that ends the message: what to do about a file that differs
-    checksums  read every byte; else only sizes are compared
+    advice     the last sentence of the message: what to do about a file that differs
+    checksums  compare checksums too, which reads every byte; else only sizes are compared
 
-    Raises UnmaskError naming the first file that is missing or differs, or a name that leads out of the folder.
+    Raises UnmaskError, which names the first file that is missing or differs, or a name that leads out of the folder.
     """
     for name, fact in facts.items():
         path = folder / name
@@ -150,13 +153,13 @@ def check(folder: Path, facts: Mapping[str, Any], advice: str, *, checksums: boo
 
 
 def write_manifest(folder: Path, names: list[str]) -> None:
-    """Record size and checksum of `names` in the folder's manifest; written last, it seals the folder."""
+    """Record size and checksum of the files `names` in the folder's manifest. Call it last, after writing the files."""
     files = {name: describe(folder / name) for name in sorted(names)}
     write_text(folder / MANIFEST, json.dumps({"files": files}, indent=2) + "\n")
 
 
 def verify_manifest(folder: Path) -> None:
-    """Compare a folder with its manifest, if it has one. Raises UnmaskError naming the first file that differs."""
+    """Compare a folder with its manifest, if it has one. Raises UnmaskError, naming the first file that differs."""
     from unmask.config import read_json
 
     if not (folder / MANIFEST).exists():

@@ -1,6 +1,6 @@
-"""What stands at the places of rows: a kind, a target, raw values; and how it follows when the rows change.
+"""The contents of places in a batch: kinds, targets and raw values, and how they move when the rows change.
 
-Shapes: B rows, T places of a row, M places that a target or a signal names.
+Shapes: B rows, T places of a row, M places of a target or a signal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from unmask.errors import UnmaskError
 
 
 class Kind(IntEnum):
-    """What stands at a place that holds no entry of a vocabulary: entries have ids from 0 on, kinds lie below.
+    """The marker at a place without an id of a vocabulary. Ids begin at 0; kinds are negative.
 
     PADDING  nothing
     CLS      the summary of a sequence (BERT, ViT)
     DISTILL  a second summary, which learns from a teacher (DeiT)
-    MASK     something hidden, which is to be predicted
-    SIGNAL   values that `Batch.signal` carries: a patch, a frame, a segment of a recording, a given vector
+    MASK     a masked input, which the model predicts
+    SIGNAL   values in `Batch.signal`: a patch, a frame, a segment of a recording, a given vector
     """
 
     PADDING = -1
@@ -39,8 +39,8 @@ class Placed:
     """Values at some places of the rows.
 
     places   [M] int64, ascending, into the rows flattened to [B * T]
-    values   [M, ...]; with `lengths`, sequences laid end to end, [sum of lengths, ...]
-    lengths  [M] int64; None where every place has one value
+    values   [M, ...]; with `lengths`, concatenated sequences, [sum of lengths, ...]
+    lengths  [M] int64; None if every place has one value
     """
 
     places: Tensor
@@ -49,21 +49,22 @@ class Placed:
 
     @classmethod
     def at(cls, places: np.ndarray, values: np.ndarray, lengths: np.ndarray | None = None) -> Self:
-        """The same from arrays whose places may come in any order."""
+        """Build one from arrays whose places may be in any order."""
         order = np.argsort(places, kind="stable")
-        if lengths is not None:  # the values of a place stand together, wherever it goes
+        if lengths is not None:  # the values of a place stay together when it is sorted
             ends = np.cumsum(lengths)
             values = np.concatenate([values[:0], *(values[ends[i] - lengths[i] : ends[i]] for i in order)])
             return cls(*map(torch.from_numpy, (places[order], values, lengths[order])))
         return cls(torch.from_numpy(places[order]), torch.from_numpy(values[order]))
 
     def map(self, function: Callable[[Tensor], Any]) -> Self:
-        """The same with each tensor replaced by what `function` makes of it."""
+        """A copy with `function` applied to each tensor."""
         lengths = None if self.lengths is None else function(self.lengths)
         return type(self)(function(self.places), function(self.values), lengths)
 
     def take(self, rows: np.ndarray, T: int) -> Self:
-        """Those in the given rows [B'] of width T, at their places when these rows follow one another."""
+        """The values in the given rows [B'] of width T, with the places that they get when only these rows remain, in
+        this order."""
         places, values = among(self.places.numpy(), rows, T), self.values.numpy()
         kept = places >= 0
         if self.lengths is None:
@@ -72,14 +73,14 @@ class Placed:
         return self.at(places[kept], values[np.repeat(kept, lengths)], lengths[kept])
 
     def widen(self, T: int, more: int) -> Self:
-        """The same in rows that have `more` places added at their end."""
+        """A copy for rows of width T to which `more` places are added at the end."""
         return replace(self, places=self.places + self.places // T * more)
 
     @classmethod
     def join(cls, parts: Sequence[Self | None], origins: Sequence[int]) -> Self | None:
-        """Those of several batches, whose rows begin at these flat places; None where no batch has any.
+        """The values of several batches, whose rows begin at these flat places; None if no batch has any.
 
-        Raises UnmaskError for values of different shapes.
+        Raises UnmaskError if the values have different shapes.
         """
         found = [(part, origin) for part, origin in zip(parts, origins, strict=True) if part is not None]
         if not found:
@@ -94,7 +95,7 @@ class Placed:
 
 
 class Target(Placed):
-    """What is to be predicted, and where: the output layer runs at these places only.
+    """The places and the values to predict there: the output layer runs at these places only.
 
     values  class ids (int64), scores or vectors (float32); with `lengths`, a sequence to predict for each place
     """
@@ -103,18 +104,19 @@ class Target(Placed):
 
 
 class Signal(Placed):
-    """Raw values that ids cannot carry, and where they stand: what the embedding makes vectors of.
+    """Raw values that ids cannot describe, and their places: the embedding turns them into vectors.
 
     values  a row of numbers for each place (the pixels of a patch, a given vector); with `lengths`, the samples of a
-            recording for the place where it begins: its frames are computed from them, and fill the places from there
-            on. A place that is hidden may keep its values: its token says MASK.
+            recording, at the place where it begins: the model computes frames from them, which fill the places from
+            there on. A masked place may keep its values: its token is MASK.
     """
 
     __slots__ = ()
 
 
 def among(places: np.ndarray, rows: np.ndarray, T: int) -> np.ndarray:
-    """Flat places [M] as they are when the given rows [B'] follow one another; -1 for a place in another row."""
+    """The new flat places of `places` [M] when only the given rows [B'] remain, in this order; -1 for a place in
+    another row."""
     if not len(places):
         return places
     now = np.full(max(rows.max(initial=-1), places.max() // T) + 1, -1)

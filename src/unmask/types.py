@@ -1,8 +1,8 @@
-"""The values that cross every boundary: Document and Example (one sequence), Batch (rows of them), Target and Loss,
-and Head, a question to a model.
+"""The values that all rooms exchange: Document and Example (one sequence), Batch (rows of sequences), Target, Loss, and
+Head, which describes one output layer of a model.
 
-Shapes: B rows, T places of a row, N sequences of a batch (N > B where rows are packed), M places that a target or a
-signal names, R sequences that are parted by boundaries.
+Shapes: B rows, T places of a row, N sequences of a batch (N > B if rows are packed), M places of a target or a signal,
+R sequences between boundaries.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a model is asked for. A page builds the layer that answers it by the kind (`models.heads`), and never by the
-    name of the objective or task that asks.
+    """One output layer of a model. A page builds it by its kind (`models.heads`), and never by the name of the
+    objective or task that requests it.
 
-    kind         masked_token: the token that stands at a place, which the input hides
-                 next_token: the token after a place, from those up to it
-                 words: the words before and behind a place, each from its own side
+    kind         masked_token: the token at a masked place
+                 next_token: the token after a place, from the tokens up to that place
+                 words: the previous and the next word of a place, each from the states of its direction
                  token: classes, or a number, at any place
                  sequence: classes, or a number, for a whole sequence
-                 choice: one score for a sequence, which is compared with those of others
-                 span: how well a place begins, and ends, an answer
+                 choice: one score for a sequence, which is compared with the scores of other sequences
+                 span: the scores of a place as the start and as the end of an answer
                  vectors: classes of two vectors u and v, from (u, v, |u - v|)
-                 pixels: all patches of a picture, from those that a model reads
+                 pixels: all patches of a picture, from the visible ones
                  projection: a vector that is compared with others, from the state at a place
-                 transitions: scores of neighbouring classes (CRF), on top of those of a `token` head
-    outputs      numbers of an answer; 0 where the vocabulary decides
-    pretraining  asked together with the trunk's pre-training: no dropout of a classifier stands before it
+                 transitions: scores of neighbouring classes (CRF), added to those of a `token` head
+    outputs      number of outputs; 0 if the size of the vocabulary determines it
+    pretraining  whether it is pre-trained together with the trunk: it then has no classifier dropout before it
     """
 
     kind: str
@@ -60,18 +60,18 @@ class Head:
 
     @property
     def has_labels(self) -> bool:
-        """Whether its outputs have names, which a folder keeps: classes and scores of texts and words."""
+        """Whether its outputs have names, which a folder stores: classes and scores of texts and words."""
         return self.kind in ("sequence", "token") and not self.pretraining
 
     @property
     def of_sequence(self) -> bool:
-        """Whether it reads the summary of a sequence, not the state of a place."""
+        """Whether it reads the summary of a sequence instead of the state at a place."""
         return self.kind in ("sequence", "choice")
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document, or a piece of a long one, as an objective samples it.
+    """A document, or a piece of a long one, from which an objective samples sequences.
 
     sentences  integer ids of each sentence, without special tokens
     index      number of the document in its corpus; pieces of one document share it
@@ -88,8 +88,8 @@ class Example:
     tokens    [T] integer ids, or kinds of places
     segments  [T] integer ids, or None for all zero
     targets   name -> (places [M] within this sequence, values [M] class ids or floats, or vectors [M, C]); with a third
-              array, lengths [M], the values are sequences laid end to end
-    signal    the same form, of raw values that ids cannot carry; None where there are none
+              array, lengths [M], the values are concatenated sequences
+    signal    raw values that ids cannot describe, in the same form; None if there are none
     """
 
     tokens: np.ndarray
@@ -100,23 +100,24 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of places: one sequence a row, padded, or several a row, packed.
+    """Rows of places: one padded sequence a row, or several packed ones.
 
-    tokens     [B, T] int64: what stands at each place, an id of the vocabulary or one of `Kind`
-    documents  [B, T] int64: which sequence of its row a token belongs to, from 1; 0 is padding.
+    tokens     [B, T] int64: the id of the vocabulary or the `Kind` at each place
+    documents  [B, T] int64: the number, within its row, of the sequence that a token belongs to, from 1; 0 is padding.
                None means one sequence a row and no padding, which is the fastest case.
-    positions  [B, T] int64: place within its own sequence; None means 0 … T-1 in every row
+    positions  [B, T] int64: index within the sequence; None means 0 … T-1 in every row
     segments   [B, T] int64; None means all zero
-    starts     [N] int64: where each sequence begins in the flattened rows, in the order of the examples
-    targets    name -> Target; every loss term is named after one of them
-    signal     raw values of the places that ids cannot describe
-    source     what an encoder–decoder reads while it writes `tokens`: row b belongs to row b. `tokens` then begin with
-               the token that starts a sequence, and the target of each place is the token after it
-    streams    [B] int64: rows that go on where the row of the same number ended, in the batch before; `positions` say
-               how many tokens of its sequence stand before each, those of earlier batches included. None: they do not
-    boundaries [R + 1] int32: what `boundaries_of` reads off the documents; `to` adds it when it moves the batch
+    starts     [N] int64: the place in the flattened rows where each sequence begins, in the order of the examples
+    targets    name -> Target; each loss term has the name of one of them
+    signal     raw values at the places that ids cannot describe
+    source     the input of an encoder–decoder: its row b is the source of row b of `tokens`. `tokens` then begin with
+               the start token, and the target of each place is the token after it
+    streams    [B] int64: stream of each row, which continues the row with the same number in the previous batch;
+               `positions` then count the tokens of earlier batches too. None: rows do not continue
+    boundaries [R + 1] int32: sequence boundaries, which `boundaries_of` computes from `documents`; `to` adds them when
+               it moves the batch
 
-    `LAYOUTS` says how each field lies along the rows; nothing else lists the fields.
+    `LAYOUTS` has an entry for each field, with the layout of the field along the rows; nothing else lists the fields.
     """
 
     tokens: Tensor
@@ -133,12 +134,12 @@ class Batch:
 
     @classmethod
     def of_vectors(cls, values_BF: Tensor) -> Batch:
-        """A given vector a row, each of them one place."""
+        """A batch of given vectors [B, F]: one row, of one place, for each vector."""
         B = len(values_BF)
         return cls(torch.full((B, 1), Kind.SIGNAL), signal=Signal(torch.arange(B), values_BF))
 
     def map(self, function: Callable[[Tensor], Any]) -> Batch:
-        """The same with each tensor, those of the source included, replaced by what `function` makes of it."""
+        """A copy with `function` applied to each tensor, those of the source included."""
 
         def over(value: Any) -> Any:
             if isinstance(value, Mapping):
@@ -148,8 +149,8 @@ class Batch:
         return Batch(**{name: over(getattr(self, name)) for name in LAYOUTS})
 
     def to(self, device: torch.device | str, *, pin: bool = False) -> Batch:
-        """The same batch on a device. Boundaries are read off before it moves to another one, as reading values there
-        would wait for it.
+        """The same batch on a device. Boundaries are computed before the batch moves to another device, because reading
+        values there would wait for that device.
 
         pin  whether to copy it from pinned memory (`kernels.devices.pins`)
         """
@@ -158,7 +159,7 @@ class Batch:
         return batch.map(lambda x: (x.pin_memory() if pin else x).to(device, non_blocking=True))
 
     def with_boundaries(self) -> Batch:
-        """The same with the boundaries of its documents, and of those of its source."""
+        """A copy with the sequence boundaries of the batch and of its source."""
         boundaries = self.boundaries
         if boundaries is None and self.documents is not None:
             boundaries = boundaries_of(self.documents)
@@ -167,17 +168,17 @@ class Batch:
         )
 
     def take(self, rows: np.ndarray) -> Batch:
-        """The given rows [B'], in this order, each at most once, with all that belongs to them: starts keep the order
-        of the examples, targets are sorted by their new places. `boundaries` are left out; `to` adds them. The batch
-        must be on the CPU."""
+        """A batch of the given rows [B'], in this order, each at most once: starts keep the order of the examples,
+        targets are sorted by their new places. `boundaries` are left out; `to` adds them. The batch must be on the
+        CPU."""
         return self._changed(lambda layout, value: layout.take(value, rows, self.tokens.shape[1]))
 
     def rows(self, begin: int, end: int) -> Batch:
-        """Rows `begin` … `end - 1` with all that belongs to them."""
+        """A batch of the rows `begin` … `end - 1`."""
         return self.take(np.arange(begin, min(end, self.tokens.shape[0])))
 
     def widen(self, more: int) -> Batch:
-        """The same with `more` places of padding at the end of each row."""
+        """A copy with `more` places of padding at the end of each row."""
         if not more:
             return self
         documents = torch.ones_like(self.tokens) if self.documents is None else self.documents
@@ -194,8 +195,8 @@ class Batch:
         return replace(self, targets={**self.targets, **targets})
 
     def asking(self, names: Iterable[str]) -> Batch:
-        """The same rows with a target at no place for each of these names that has none: a sum over nothing is 0, and
-        its gradient is 0 for all parameters of the head, not missing."""
+        """A copy with an empty target for each of these names that has none. The head of an empty target still runs:
+        its loss is 0, and the gradients of its parameters are 0 instead of missing."""
         nowhere = self.tokens.new_empty(0, dtype=torch.int64)
         more = {name: Target(nowhere, nowhere) for name in names if name not in self.targets}
         return self.with_targets(**more) if more else self
@@ -207,12 +208,13 @@ class Batch:
 
     @property
     def lengths(self) -> Tensor | None:
-        """[B] int64 tokens of each row that are not padding, where rows hold one sequence each; None: all of them."""
+        """[B] int64: number of tokens of each row that are not padding, if rows hold one sequence each; None: no row is
+        padded."""
         return None if self.documents is None else (self.documents > 0).sum(1)
 
     @property
     def sequence_starts(self) -> Tensor | None:
-        """`starts`, which need not be given where every row is one sequence; None where nothing tells."""
+        """`starts`, computed if every row is one sequence without padding; None if they are unknown."""
         if self.starts is None and self.documents is None:
             return torch.arange(self.tokens.shape[0]) * self.tokens.shape[1]
         return self.starts
@@ -225,11 +227,11 @@ class Batch:
 
 
 class Layout(NamedTuple):
-    """How a field of a batch lies along its rows, as what becomes of it when the rows change.
+    """The layout of a field along the rows of a batch: three functions that update the field when the rows change.
 
     take   (value, rows [B'], T) -> the value of these rows, in this order
     widen  (value, T, more) -> the value of rows with `more` places of padding added at their end
-    join   (values, batches) -> the value of the rows of all batches, one after the other; some values may be None
+    join   (values, batches) -> the value of the concatenated rows of all batches; some values may be None
     """
 
     take: Callable[[Any, np.ndarray, int], Any]
@@ -238,7 +240,7 @@ class Layout(NamedTuple):
 
 
 def _take(x: Tensor, rows: np.ndarray, T: int) -> Tensor:
-    # NumPy, for this runs beside the training step, where torch would start a second team of threads.
+    # NumPy, because this runs during the training step, where torch would start a second team of threads.
     return torch.from_numpy(x.numpy()[rows])
 
 
@@ -248,7 +250,7 @@ def _take_starts(starts: Tensor, rows: np.ndarray, T: int) -> Tensor:
 
 
 def _join_starts(values: Sequence[Tensor | None], batches: Sequence[Batch]) -> Tensor | None:
-    """None where rows of several sequences do not say where these start."""
+    """None if the starts of a batch are unknown."""
     known = [starts for starts in (batch.sequence_starts for batch in batches) if starts is not None]
     if len(known) < len(batches):
         return None
@@ -256,7 +258,7 @@ def _join_starts(values: Sequence[Tensor | None], batches: Sequence[Batch]) -> T
 
 
 def _origins(batches: Sequence[Batch]) -> list[int]:
-    """The flat place where each batch begins when their rows follow one another."""
+    """The flat place where each batch begins in the concatenated rows."""
     return [0, *np.cumsum([batch.tokens.numel() for batch in batches[:-1]]).tolist()]
 
 
@@ -266,7 +268,7 @@ def _join_targets(values: Sequence[Mapping[str, Target]], batches: Sequence[Batc
 
 
 def _numbers(absent: Callable[[Batch], Tensor]) -> Layout:
-    """[B, T], a number for each place; `absent` gives what None stands for."""
+    """The layout of a field of [B, T] numbers, one for each place; `absent` returns the tensor that None stands for."""
 
     def join(values: Sequence[Tensor | None], batches: Sequence[Batch]) -> Tensor | None:
         if all(x is None for x in values):
@@ -293,20 +295,20 @@ LAYOUTS: Mapping[str, Layout] = {
         lambda source, T, more: source,
         lambda values, batches: None if values[0] is None else concatenate(values),
     ),
-    # A stream continues from one batch to the next, which rows of several batches cannot.
+    # A stream continues from one batch to the next; rows of several batches cannot.
     "streams": Layout(_take, lambda x, T, more: x, lambda values, batches: None),
-    # Read off the documents again when the batch is moved.
+    # `Batch.to` computes them again.
     "boundaries": Layout(lambda *_: None, lambda *_: None, lambda *_: None),
 }
-"""Field of a batch -> what becomes of it when the rows change."""
+"""Field of a batch -> its layout."""
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """The rows of several batches of one width, in order; optional fields that some lack are filled in.
+    """The rows of several batches of one width, in order; if a batch lacks an optional field, its default is filled in.
 
-    `starts` is None where a batch that has several sequences a row lacks it. Rows with sources are filled up to the
-    longest on both sides. Raises UnmaskError for no batches, different widths where there are no sources, and where
-    only some have them.
+    `starts` is None if a batch does not know them. Batches with sources are padded to the width of the widest, the
+    sources likewise. Raises UnmaskError for no batches, for different widths without sources, and if only some batches
+    have sources.
     """
     if len(batches) == 1:
         return batches[0]
@@ -324,15 +326,18 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 
 def _widened(batches: Sequence[Batch]) -> list[Batch]:
-    """The batches with padding at the end of their rows, all as long as the longest."""
+    """The batches, padded to the width of the widest."""
     longest = max(batch.tokens.shape[1] for batch in batches)
     return [batch.widen(longest - batch.tokens.shape[1]) for batch in batches]
 
 
 def boundaries_of(documents_BT: Tensor) -> Tensor:
-    """Where each sequence of tokens of one document begins in the flattened rows, padding included, and where the last
-    one ends: [R + 1] int32, ascending from 0 to B * T. The end is repeated until R is a power of two, beyond 256 a
-    multiple of it: compiled graphs want few shapes, and backward has some memory for empty sequences, too."""
+    """Sequence boundaries [R + 1] int32: the places in the flattened rows where a run of one document number begins,
+    padding included, then B * T. They ascend from 0.
+
+    B * T is repeated until R is a power of two, or above 256 a multiple of 256, so that compiled graphs see few shapes;
+    not more, because the backward pass needs memory for empty sequences too.
+    """
     begins_BT = torch.ones_like(documents_BT, dtype=torch.bool)
     begins_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]
     begins = begins_BT.flatten().nonzero().squeeze(1).int()
@@ -345,8 +350,8 @@ class Loss:
     """One loss term as a sum and a count, never a mean: sums add up over micro-batches and ranks, means do not.
 
     sum      scalar tensor with the graph
-    count    number of targets summed over; equals `Batch.counts` of the same name
-    metrics  name -> sum over the same targets (a scalar without the graph), e.g. the number answered correctly
+    count    number of targets in the sum; equals `Batch.counts` of the same name
+    metrics  name -> sum over the same targets (a scalar without the graph), e.g. the number of correct predictions
     """
 
     sum: Tensor

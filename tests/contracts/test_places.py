@@ -127,7 +127,7 @@ def test_a_hidden_patch_is_a_token_that_says_mask(model) -> None:
 
 
 def test_a_batch_without_raw_values_is_refused(model) -> None:
-    with pytest.raises(UnmaskError, match="the batch has tokens alone"):
+    with pytest.raises(UnmaskError, match="the batch has only tokens"):
         model(Batch(torch.full((1, 3), Kind.SIGNAL)))
 
 

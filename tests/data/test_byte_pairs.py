@@ -318,8 +318,8 @@ def test_pairs_of_roberta_are_framed_by_its_tokens(gpt2, tmp_path):
     ("name", "content", "sentence"),
     [
         ("vocab.json", b"{", "vocab.json is not valid JSON"),
-        ("vocab.json", b'{"a": "b"}', "must map pieces to their numbers"),
-        ("vocab.json", b"{}", "must map pieces to their numbers"),
+        ("vocab.json", b'{"a": "b"}', "must map pieces to ids"),
+        ("vocab.json", b"{}", "must map pieces to ids"),
         ("vocab.json", None, "no file"),
         ("merges.txt", b"#version\nzz yy\n", "line 2, 'zz yy'"),
         ("merges.txt", "Ġ\n".encode(), "line 1"),

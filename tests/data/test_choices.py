@@ -214,7 +214,7 @@ def test_rows_may_differ_in_their_number_of_choices(tmp_path):
         (["A", "c"], "02", None),
         (["A", "2"], "01", "The numbers of its labels count from 1."),
         (["b", "a c"], "12", None),
-        ([1, 2], "12", "The numbers of its labels were taken to count from 0, though none is 0."),
+        ([1, 2], "12", "The numbers of its labels are read as counting from 0, but none is 0."),
     ],
 )
 def test_labels_are_of_one_kind_in_a_file(tmp_path, labels, numbers, note):
@@ -228,7 +228,7 @@ def test_first_settles_what_numbers_mean(tmp_path):
     rows = [{"text": "t", "choices": ["a", "b", "c"], "label": n} for n in (1, 2)]
     path = write(tmp_path, rows)
     assert [row.label for row in choices.read(path, first=1)] == ["0", "1"]
-    with pytest.raises(UnmaskError, match="number 0 or 1, not 2"):
+    with pytest.raises(UnmaskError, match="must be 0 or 1, not 2"):
         choices.read(path, first=2)
 
 
@@ -279,7 +279,7 @@ DAMAGED = {
     "an empty choice": (row_of(["a", " ", "c"]), "has an empty choice, number 2 of 3"),
     "fewer than 2 choices": (row_of(["a"]), "has one choice, but at least 2 are needed"),
     "more than 26 choices": (row_of(["a"] * 27), "has 27 choices, but at most 26 are allowed"),
-    "a label that is no choice": (row_of(["a", "b"], -1), "has the label '-1', which is none of its 2 choices"),
+    "a label that is not a choice": (row_of(["a", "b"], -1), "has the label '-1', which is none of its 2 choices"),
     "no label": (row_of(["a", "b"], ""), "has no label"),
 }
 
@@ -288,12 +288,12 @@ DAMAGED = {
 def test_damaged_rows_are_errors_or_left_out_and_counted(tmp_path, kind):
     row, message = DAMAGED[kind]
     path = write(tmp_path, [SOUND[0], row, SOUND[1]])
-    with pytest.raises(choices.DamagedRow, match=rf"rows.jsonl:2 {message}; mend the row, or leave such rows out"):
+    with pytest.raises(choices.DamagedRow, match=rf"rows.jsonl:2 {message}; correct the row, or leave out such rows"):
         choices.read(path)
     found = choices.read(path, skip=True)
     assert [row.label for row in found] == ["0", "1"]
     assert found.notes == (f"Rows left out with {kind}: 1 ({path}:2).",)
-    with pytest.raises(UnmaskError, match=rf"has more damaged rows than sound ones: .* Rows left out with {kind}: 1 "):
+    with pytest.raises(UnmaskError, match=rf"has more damaged rows than valid ones; .* Rows left out with {kind}: 1 "):
         choices.read(write(tmp_path, [row]), skip=True)
 
 
@@ -310,7 +310,7 @@ def test_one_wrong_label_does_not_change_what_the_others_mean(tmp_path):
     rows = [[*row[:-1], label] for row, label in zip(ARC, ["B", "?", "E"], strict=True)]
     found = choices.read(write(tmp_path, [ARC[0], *rows], "easy.csv"), skip=True)
     assert [row.label for row in found] == ["1", "1"]
-    assert found.notes[0].startswith("Rows left out with a label that is no choice: 2 (")
+    assert found.notes[0].startswith("Rows left out with a label that is not a choice: 2 (")
 
 
 def test_26_choices_are_allowed(tmp_path):
@@ -348,7 +348,7 @@ BAD = {
     "DREAM of text": ('[[[], ["x"], "1"]]', "rows.json", "rows.json:1, question 1 must be an object"),
     "a number": ("[1]", "rows.json", "rows.json:1 must be an object, not a number"),
     "two columns": ("question,choice1,choice1,label\nq,a,b,0\n", "rows.csv", "two columns called 'choice1'"),
-    "conll": ("a O\n", "rows.conll", "cannot hold choices"),
+    "conll": ("a O\n", "rows.conll", "cannot have choices"),
 }  # fmt: skip
 
 
@@ -410,7 +410,7 @@ def test_rows_of_arc_without_any_choice_are_left_out_and_named(tmp_path):
     with pytest.raises(choices.DamagedRow, match=r"easy.csv:2 has no choices"):  # an answer is wanted for each
         choices.read(path, labelled=False)
     path.write_text(ARC_ROWS + ",,,,,A\n" * 5)
-    with pytest.raises(UnmaskError, match="more damaged rows than sound ones"):
+    with pytest.raises(UnmaskError, match="more damaged rows than valid ones"):
         choices.read(path)
     path.write_text(ARC_ROWS.replace("Mars,", ","))
     with pytest.raises(choices.DamagedRow, match=r"easy.csv:6 has an empty choice, number 1 of 4; .* .--skip yes"):

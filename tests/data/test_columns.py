@@ -71,7 +71,9 @@ def test_columns_of_0_and_1_are_a_label_each(tmp_path):
 
 def test_columns_of_0_and_1_are_proposed_together_as_they_can_be_given(tmp_path):
     path = write(tmp_path, "rows.csv", "text,red,round,maker\na,0,1,x\nb,1,1,y\n")
-    with pytest.raises(UnmaskError, match=r"with --label: red, round, maker \(.* together: --label red,round\)\."):
+    with pytest.raises(
+        UnmaskError, match=r"with --label: red, round, maker \(.* one for each label: --label red,round\)\."
+    ):
         read(path)
     assert [row.labels for row in read(path, label="red,round")] == [("round",), ("red", "round")]
     with pytest.raises(UnmaskError, match=r"with --label: foo\."):
@@ -85,7 +87,7 @@ def test_a_name_with_a_comma_is_one_column_where_there_is_one(tmp_path):
 
 def test_a_separator_that_stands_nowhere_is_doubted(tmp_path):
     found = read(write(tmp_path, "rows.tsv", "text\tlabel\na\tred;round\nb\tred\n"), several="|")
-    assert "No row has several labels; in no cell of label" in found.description
+    assert "No row has several labels: no cell of label" in found.description
     assert read(write(tmp_path, "two.tsv", "text\tlabel\na\tred|round\n"), several="|").notes == ()
 
 
@@ -93,14 +95,14 @@ def test_cells_that_look_like_several_labels_are_doubted_where_one_is_read(tmp_p
     found = read(write(tmp_path, "rows.tsv", "text\tlabel\na\tred;round\nb\tround\nc\tbig; red\nd\tbig;round\n"))
     assert found.labels == ("big; red", "big;round", "red;round", "round")
     (note,) = found.notes
-    assert "such as 'big;round' are taken as one label, though 'round' is the label of other rows" in note
+    assert "such as 'big;round' are read as one label, although 'round' is the label of other rows" in note
     assert "--task multilabel --several ';'" in note
     for text in ("a\tred, or so\nb\tred\n", "a\tred|green\nb\tred\n", "a\tred\nb\tround\n"):
         assert read(write(tmp_path, "rows.tsv", f"text\tlabel\n{text}")).notes == ()
 
 
 def test_an_empty_cell_without_a_separator_names_the_way_to_read_none(tmp_path):
-    with pytest.raises(UnmaskError, match=r"rows.csv:3 has no label: .* is empty; .* --task multilabel .* --several"):
+    with pytest.raises(UnmaskError, match=r"rows.csv:3 has no label: .* is empty; .* --task multilabel, .* --several"):
         read(write(tmp_path, "rows.csv", "text,labels\na,x;y\nb,\n"))
 
 
@@ -116,7 +118,7 @@ BAD_LABELS = {
         r":4: the column obscene must be 0 or 1, not empty",
     ),
     "unknown flag": (TOXIC, {"label": "toxic,obscen"}, "did you mean 'obscene'"),
-    "separator": ("text,label\na,b\n", {"several": ""}, "must be one character or more"),
+    "separator": ("text,label\na,b\n", {"several": ""}, "at least one character"),
 }
 
 
@@ -155,7 +157,7 @@ def test_labels_of_a_training_set_bind_the_others(tmp_path):
     with pytest.raises(UnmaskError, match=r"dev.tsv:2 has the label 'z'"):
         dataset.classes(train, dev)
     empty = read(write(tmp_path, "empty.tsv", "text\tlabel\na\t\n"), several="|")
-    with pytest.raises(UnmaskError, match="has no labels: there is nothing to tell apart"):
+    with pytest.raises(UnmaskError, match="has no labels: at least two are needed"):
         dataset.classes(empty)
 
 
@@ -221,7 +223,7 @@ def test_damaged_rows_are_left_out_and_told(tmp_path):
     ]
     assert found.notes == (
         f"Rows left out with more or fewer fields than the first line: 2 ({path}:3, {path}:6).",
-        f"Rows left out without a text or a sound label: 1 ({path}:4).",
+        f"Rows left out without a text or a valid label: 1 ({path}:4).",
     )
     assert found.description.endswith(f"4 rows (text = text, label = label). {'. '.join(n[:-1] for n in found.notes)}")
     assert (found[1:].notes, found.take([0]).notes) == (found.notes, found.notes)
@@ -229,7 +231,7 @@ def test_damaged_rows_are_left_out_and_told(tmp_path):
 
 def test_a_file_of_damage_is_of_another_kind(tmp_path):
     path = write(tmp_path, "rows.tsv", "text\tlabel\n" + "x\n" * 3 + "a\t1\n")
-    with pytest.raises(UnmaskError, match=r"more damaged rows than sound ones: is it of another format.*: 3 \("):
+    with pytest.raises(UnmaskError, match=r"more damaged rows than valid ones; check its format.*: 3 \("):
         read(path, skip=True)
 
 

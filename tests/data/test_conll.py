@@ -102,7 +102,7 @@ def test_wikiann_language_is_taken_off_and_noted(write):
     assert [row.words for row in found.rows] == [("R.H.", "en:"), (":",)]
     assert [row.text for row in found.rows] == ["R.H. en:", ":"]
     assert lines_of(found) == [1, 4]
-    assert found.notes == ('Every word began with "en:", which was taken off.',)
+    assert found.notes == ('Every word began with "en:", which was removed.',)
     kept = read_conll(write("other", "en:R.H.\tB-ORG\nde:x\tO\n"))
     assert (kept.rows[0].words, kept.notes) == (("en:R.H.", "de:x"), ())
 
@@ -135,7 +135,7 @@ def test_words_to_be_answered_need_no_tags(write):
 def test_a_data_set_is_made_of_them(write):
     found = dataset.read(write("train.conll", "en:a\tB-X\nen:b\tO\n"))
     assert (found.tagged, found.labels, found.columns["tags"]) == (True, ("O", "B-X"), "column 2")
-    assert found.notes == ('Every word began with "en:", which was taken off.',)
+    assert found.notes == ('Every word began with "en:", which was removed.',)
 
 
 BAD = {
@@ -144,8 +144,8 @@ BAD = {
     "only contractions": ("a.conllu", universal(("1-2", "a", "_")), {}, r"a\.conllu has no sentences"),
     "ragged": ("a.conll", "a X O\nb O\n", {}, r"a\.conll:2 has 2 columns, but the lines before it have 3; .* empty"),
     "ragged later": ("a.conll", "a X O\n\nb O\n", {}, r"a\.conll:3 has 2 columns"),
-    "blanks among tabs": ("a.conll", "a\tO\nb\tO\nc O\n", {}, r"a\.conll:3 has 1 column, .* all apart by one tab"),
-    "one column": ("a.conll", "a\nb\n", {}, r"a\.conll:1 has one column only; .* apart by a tab or blanks"),
+    "blanks among tabs": ("a.conll", "a\tO\nb\tO\nc O\n", {}, r"a\.conll:3 has 1 column, .* everywhere by one tab"),
+    "one column": ("a.conll", "a\nb\n", {}, r"a\.conll:1 has only one column; .* separated by a tab or blanks"),
     "no such column": ("a.conll", "\na X O\n", {"tag": "4"}, r"a\.conll:2 has 3 columns; there is no column 4"),
     "no such word": ("a.conll", "a X O\n", {"word": "9"}, r"a\.conll:1 has 3 columns; there is no column 9"),
     "named column": ("a.conll", "a X O\n", {"tag": "ner"}, r"no names; give a number, counted from 1, .* 'ner'"),
@@ -153,7 +153,7 @@ BAD = {
     "odd digits": ("a.conll", "a X O\n", {"tag": "²"}, r"counted from 1, instead of '²'"),
     "no tag": ("a.conll", "a\tO\nb\t \n", {}, r"a\.conll:2 has no tag: its column 2 is empty"),
     "mixed encodings": ("a.conll", "é O\n".encode() + b"\nM\xfcnchen B-LOC\n", {}, r"a\.conll:3 is not UTF-8 .* save"),
-    "old line ends": ("a.conll", "a O\rb O\r\rc O\r", {}, r"a\.conll:1 has a CR within; .* LF or CRLF"),
+    "old line ends": ("a.conll", "a O\rb O\r\rc O\r", {}, r"a\.conll:1 has a CR inside; .* LF or CRLF"),
     "not CoNLL-U": ("a.conllu", "the\tDET\n", {"tag": "2"}, r"a\.conllu:1 begins with 'the', not with the number"),
     "a table": ("a.conll", "text\tlabel\na film\t1\n", {}, "it is a table, not CoNLL"),
 }

@@ -416,7 +416,7 @@ def test_ids_beyond_the_vocabulary_are_noticed(copy: Path) -> None:
     ids[7] = 60_000
     ids.tofile(path)
     rewrite_manifest(copy, lambda m: m["files"].update({path.name: describe(path)}))
-    with pytest.raises(UnmaskError, match=r"train-00001.tokens holds the id 60000"):
+    with pytest.raises(UnmaskError, match=r"train-00001.tokens has the id 60000"):
         Corpus(copy)
 
 
@@ -424,7 +424,7 @@ def test_bounds_that_do_not_fit_are_noticed(copy: Path) -> None:
     path = copy / "train-00000.sentences"
     path.write_bytes(path.read_bytes()[:-4])
     rewrite_manifest(copy, lambda m: m["files"].update({path.name: describe(path)}))
-    with pytest.raises(UnmaskError, match=r"train-00000.tokens does not fit its sentence and document bounds"):
+    with pytest.raises(UnmaskError, match=r"train-00000.tokens does not match its sentence and document bounds"):
         Corpus(copy)
 
 

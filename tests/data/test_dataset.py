@@ -70,7 +70,7 @@ def test_texts_of_a_tsv_that_stand_in_quotes_are_told_once(tmp_path):
     found = read(write(tmp_path, "rows.tsv", rows))
     assert found[1].text == '"a plot"'
     assert len(found.notes) == 1
-    assert found.notes[0].startswith('Most cells of text stand in quotes (")')
+    assert found.notes[0].startswith('Most cells of text are in quotes (")')
     assert found.notes[0].endswith("save the table as CSV.")
     assert read(write(tmp_path, "rows.csv", rows.replace("\t", ","))).notes == ()
     for plain in ('text\tlabel\n"a ""good"" film"\t1\na plot\t0\n', 'text\tlabel\n"a film"\t1\n"a plot"\t0\n'):
@@ -176,7 +176,7 @@ BAD = {
     "ragged csv": ("rows.csv", {}, r"rows.csv:3 has 3 fields, but the first line has 2; quote fields"),
     "empty label": ("rows.tsv", {}, r"rows.tsv:3 has no label: .* empty"),
     "twice": ("rows.tsv", {}, "two columns called 'label'"),
-    "pair alone": ("rows.tsv", {"pair": "label"}, "which column is the first"),
+    "pair alone": ("rows.tsv", {"pair": "label"}, "give the column of the first"),
     "bad json": ("rows.jsonl", {}, r"rows.jsonl:2 is not valid JSON"),
     "json list": ("rows.jsonl", {}, r"rows.jsonl:1 must be a JSON object"),
     "json lacks label": ("rows.jsonl", {}, r"rows.jsonl:2 has no label: .* missing"),
@@ -184,14 +184,14 @@ BAD = {
     "words and tags": ("rows.jsonl", {}, r"rows.jsonl:1 has 2 words but 1 tag\."),
     "no tags": ("rows.jsonl", {}, "no list of tags"),
     "conll ragged": ("rows.conll", {}, r"rows.conll:2 has 3 columns"),
-    "conll one column": ("rows.conll", {}, "one column only"),
+    "conll one column": ("rows.conll", {}, "only one column"),
     "conll column": ("rows.conll", {"label": "5"}, "no column 5"),
     "conll name": ("rows.conll", {"label": "tag"}, "give a number"),
     "conll no sentence": ("rows.conll", {}, "no sentences"),
     "conll is a table": ("rows.conll", {}, "it is a table"),
     "open quote": ("rows.csv", {}, r"rows.csv:2 is not valid CSV"),
     "not text": ("rows.tsv", {}, r"rows.tsv:2 is not UTF-8"),
-    "unclear": ("rows.xyz", {}, "no columns that can be told apart"),
+    "unclear": ("rows.xyz", {}, "no recognisable columns"),
     "unknown format": ("rows.tsv", {"format": "tvs"}, "did you mean 'tsv'"),
     "not gzip": ("rows.tsv.gz", {}, "damaged or cut short"),
     "not parquet": ("rows.parquet", {}, "damaged or not Parquet"),
@@ -345,7 +345,7 @@ def test_formats_by_the_first_lines(tmp_path, text, format):
     path = write(tmp_path, "rows.txt", text)
     assert tables.guess_format(path, otherwise="plain text") == (format or "plain text")
     if format is None:
-        with pytest.raises(UnmaskError, match=r"has no columns that can be told apart: .* text and label"):
+        with pytest.raises(UnmaskError, match=r"has no recognisable columns: .* text and label"):
             read(path)
 
 
@@ -373,5 +373,5 @@ def test_a_json_array_may_stand_on_one_line(tmp_path, monkeypatch):
 
 def test_lone_carriage_returns_in_tsv(tmp_path):
     assert read(write(tmp_path, "rows.tsv", "text\tlabel\na\rb\t1\n"))[0].text == "a\rb"
-    with pytest.raises(UnmaskError, match="CR alone"):
+    with pytest.raises(UnmaskError, match="CR only"):
         read(write(tmp_path, "mac.tsv", "text\tlabel\ra\t1\r"))

@@ -96,7 +96,7 @@ def test_words_of_a_byte_level_vocabulary_are_counted_as_they_stand_in_a_text(by
 
 def test_a_text_without_words_is_refused(tokenizer: Tokenizer):
     for texts in ([], ["", " -- !? "]):
-        with pytest.raises(UnmaskError, match="holds no words"):
+        with pytest.raises(UnmaskError, match="has no words"):
             extension.fertility(tokenizer, texts)
         with pytest.raises(UnmaskError, match="holds no words"):
             learn_pieces(tokenizer, texts, 5)

@@ -217,7 +217,7 @@ def test_a_file_of_another_name_is_told_and_must_be_the_only_one(tmp_path):
     )
     put(tmp_path / "dev_small.tsv", content)
     with pytest.raises(
-        UnmaskError, match=r"not clear: dev_small.tsv, dev_part.tsv.gz; rename the right one to dev_match"
+        UnmaskError, match=r"match: dev_small.tsv, dev_part.tsv.gz; rename the correct one to dev_match"
     ):
         glue.split("mnli", tmp_path, "dev")
 
@@ -243,7 +243,7 @@ def test_mismatched_rows_are_never_taken_for_matched_ones(tmp_path):
         ("rte", "train", "train.tsv", tsv("sentence1|sentence2", "a|b"), "no column of labels"),
         ("rte", "train", "train.tsv", "", "is empty"),
         ("rte", "train", "train.tsv", tsv("index|sentence1|sentence2|label"), "has no rows"),
-        ("rte", "train", "dev.tsv", "x", "has no train rows of RTE: there is no train.tsv, also with"),
+        ("rte", "train", "dev.tsv", "x", "has no train rows of RTE: there is no train.tsv, with or without"),
         ("rte", "tests", "dev.tsv", "x", "no RTE part 'tests'; did you mean 'test'"),
         ("ax", "train", "AX.tsv", "x", "no AX part 'train'"),
         (

@@ -58,10 +58,10 @@ def test_an_array_is_read_to_the_last_bit(tmp_path_factory, array):
         (np.zeros(3), r"array \[3\] of float64"),
         (np.zeros((2, 3, 1)), r"array \[2, 3, 1\]"),
         (np.zeros((2, 0)), r"array \[2, 0\]"),
-        (np.array([["a", "b"]]), "a row of numbers for each text is wanted"),
+        (np.array([["a", "b"]]), "must have a row of numbers for each text"),
         (np.array([[1.0, 2.0], [1.0, np.nan]]), "Row 2 of .* not finite"),
         (np.array([[1e300]]), "Row 1 of .* not finite"),
-        (np.array([[None]]), "no array that NumPy can read"),
+        (np.array([[None]]), "not an array that NumPy can read"),
     ],
 )
 def test_other_arrays_are_refused(tmp_path, array, says):
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_array_is_refused(tmp_path):
     damaged = whole.replace(b"'shape': (2, 2)", b"'shape': (2, 2(")
     for content in (b"", b"0.5 0.5\n", b"PK\x03\x04", (tmp_path / "archive.npz").read_bytes(), whole[:-1], damaged):
         path.write_bytes(content)
-        with pytest.raises(UnmaskError, match=r"a\.npy is no array"):
+        with pytest.raises(UnmaskError, match=r"a\.npy is not an array"):
             numbers.lines(path)
 
 
@@ -108,7 +108,7 @@ def test_a_source_is_one_item_and_a_target_is_a_text(read):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("1 2", "'1 2' has 2 numbers, but the model reads vectors of 3"), ("one", "'one' is no line of finite")],
+    [("1 2", "'1 2' has 2 numbers, but the model reads vectors of 3"), ("one", "'one' is not a line of finite")],
 )
 def test_a_source_that_is_none_is_quoted(read, text, says):
     with pytest.raises(NoVector, match=says) as caught:
@@ -129,9 +129,9 @@ def test_pairs_of_vectors_and_texts_from_all_kinds_of_files(tmp_path):
     for one in [*found, bitext.read(tmp_path / "rows.jsonl")]:
         assert one.targets == texts
         assert np.array_equal([numbers.vector(source) for source in one.sources], array)
-        assert "hardly go together" not in one.description
+        assert "hardly correlated" not in one.description
     for names in (["v.npy"], ["t.txt", "v.npy"], ["v.npy.gz"]):
-        with pytest.raises(UnmaskError, match="the file of their texts stands behind"):
+        with pytest.raises(UnmaskError, match="give the file of texts second"):
             bitext.read(*[tmp_path / name for name in names])
     np.save(tmp_path / "short.npy", array[:9])
     with pytest.raises(UnmaskError, match=r"short\.npy has 9 rows but .*t\.txt 150 lines\.$"):
@@ -150,4 +150,4 @@ def test_a_number_in_the_first_line_makes_no_vectors_of_texts(tmp_path):
     for name in ("a.txt", "b.txt"):
         lengths = rng.permutation(np.arange(1, 201))
         (tmp_path / name).write_text("1\n" + "".join("word " * n + f"{n}\n" for n in lengths))
-    assert "hardly go together" in bitext.read(tmp_path / "a.txt", tmp_path / "b.txt").description
+    assert "hardly correlated" in bitext.read(tmp_path / "a.txt", tmp_path / "b.txt").description

@@ -127,9 +127,9 @@ def test_every_rank_always_has_a_pair_or_there_is_an_error(sizes, ranks, tokens)
     [
         ([], [], {}, "no pairs"),
         ([[3]], [], {}, "1 sources but 0 targets"),
-        ([[3]], [[3]], {"tokens": 0}, "0 tokens"),
+        ([[3]], [[3]], {"tokens": 0}, "at least 1 token, not 0"),
         ([[3]] * 2, [[3]] * 2, {"rank": 2, "ranks": 2}, "rank 2 of 2"),
-        ([[3]], [[3]], {"seed": -1}, "seed -1"),
+        ([[3]], [[3]], {"seed": -1}, "must be 0 or more, not -1"),
         ([[3]], [[3] * 5000], {"tokens": 4096}, "Steps of 4,096 tokens cannot .* up to 5,001"),
     ],
 )

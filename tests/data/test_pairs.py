@@ -117,7 +117,7 @@ def test_labels(tmp_path):
 def test_numbers_of_labels_need_names(tmp_path):
     rows = [{"premise": "a", "hypothesis": "b", "label": n} for n in (0, 2, -1)]
     path = write(tmp_path, "\n".join(map(json.dumps, rows)), "snli.jsonl")
-    with pytest.raises(UnmaskError, match="numbers that do not say what they stand for"):
+    with pytest.raises(UnmaskError, match="numbers without a known meaning"):
         pairs.read(path)
     found = pairs.read(path, names=("entailment", "neutral", "contradiction"))
     assert [row.label for row in found] == ["entailment", "contradiction"]
@@ -157,7 +157,7 @@ def test_triplets_join_entailed_with_contradicted_texts():
     ]
     assert found.columns == {"kind": pairs.TRIPLETS, "text": "p", "pair": "h"}
     assert found.notes == (
-        "Rows that are in no triplet, as they have no partner: 2 contradiction, 3 entailment, 1 neutral.",
+        "Rows without a partner, which are in no triplet: 2 contradiction, 3 entailment, 1 neutral.",
     )
 
 
@@ -193,7 +193,7 @@ BAD = {
     "empty": ("", {}, "it is empty"),
     "no rows": ("question\tpassage\n", {}, "rows.tsv has no rows"),
     "ragged": ("question\tpassage\na\tb\nc\n", {}, "rows.tsv:3 has 1 field,"),
-    "unknown names": ("x\ty\na\tb\n", {}, "no two columns of texts .* x, y"),
+    "unknown names": ("x\ty\na\tb\n", {}, "no columns of pairs .* x, y"),
     "unknown column": ("question\tpassage\na\tb\n", {"text": "queston", "pair": "passage"}, "did you mean 'question'"),
     "text alone": ("question\tpassage\na\tb\n", {"text": "question"}, r"second text \(pair\)"),
     "pair alone": ("question\tpassage\na\tb\n", {"pair": "passage"}, r"first text \(text\)"),
@@ -213,7 +213,7 @@ BAD = {
     "all empty": (
         "question\tpassage\n \tb\n",
         {},
-        "more damaged rows than sound ones: .* Rows left out with an empty text: 1",
+        "more damaged rows than valid ones; .* Rows left out with an empty text: 1",
     ),
     "unknown format": ("question\tpassage\na\tb\n", {"format": "tvs"}, "did you mean 'tsv'"),
 }

@@ -30,7 +30,7 @@ def test_a_place_is_described_by_the_characters_it_stands_for(processor, text) -
     inside = [token for token, region in zip(example.tokens, found, strict=True) if region is not None]
     assert inside == encoding.ids.tolist()
     for place in (-1, len(found)):
-        with pytest.raises(UnmaskError, match="tokens, and none at place"):
+        with pytest.raises(UnmaskError, match="tokens, so there is no place"):
             processor.describe(text, place)
 
 

@@ -93,7 +93,7 @@ def test_columns_by_number(read):
     assert told(read(text, word="2", predicate="6")) == [("ran", ("B-A0", "B-V"))]
     other = "1 (A0*) He -\n2 (V*) ran run\n"
     with pytest.raises(
-        UnmaskError, match=r"1 predicate in column 4 .line 2., but 0 columns of arguments from column 5"
+        UnmaskError, match=r"1 predicate in column 4 .line 2., but 0 columns of arguments, starting with column 5"
     ):
         read(other, word="3", predicate="4")
     assert told(read("He - x (A0*)\nran run y (V*)\n", arguments="4")) == [("ran", ("B-A0", "B-V"))]
@@ -114,7 +114,7 @@ BAD = {
     ),
     "ragged": ("a - (A0*)\nb run\n", r"a.conll:2 has 2 columns, but the lines before it have 3"),
     "one column": ("a\nb\n", r"a.conll:1 has 1 column; there is no column 2"),
-    "no predicates": ("a - O\n\nb - O\n", r"a.conll has no predicates: its column 2 marks no word; say which"),
+    "no predicates": ("a - O\n\nb - O\n", r"a.conll has no predicates: its column 2 marks no word; give the column"),
     "empty": ("", "it is empty"),
     "no sentences": ("\n\n", "a.conll has no sentences"),
 }

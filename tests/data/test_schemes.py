@@ -106,7 +106,7 @@ def test_tags_with_a_scheme_are_those_that_the_metric_counts_by_span(tags):
 
 
 def test_two_schemes_at_once():
-    with pytest.raises(UnmaskError, match=r"E-PER, U-LOC are of two schemes, IOBES and BILOU; write all"):
+    with pytest.raises(UnmaskError, match=r"E-PER, U-LOC are of two schemes, IOBES and BILOU; use only one"):
         detect([["B-PER", "E-PER"], ["U-LOC"]])
 
 
@@ -116,7 +116,7 @@ def test_errors_name_what_is_wrong():
     for function in (tag_set, allowed):
         with pytest.raises(UnmaskError, match="no tag scheme 'BIO2'"):
             function(["A"], "BIO2")
-    with pytest.raises(UnmaskError, match="The tag 'NOUN' is not one of a span"):
+    with pytest.raises(UnmaskError, match="The tag 'NOUN' is not a tag of spans"):
         convert(["O", "NOUN"])
     for spans in ([(0, 2, "A"), (1, 3, "A")], [(0, 4, "A")], [(1, 1, "A")], [(-1, 1, "A")]):
         with pytest.raises(UnmaskError, match="of 3 words"):

@@ -105,7 +105,7 @@ def test_the_tokenizer_of_a_corpus_gets_sentinels(train: object, tmp_path: Path)
 def test_a_vocabulary_of_one_special_token_is_refused() -> None:
     own = byte_pairs.train(TEXTS, 300)
     own.sep = own.pad
-    with pytest.raises(UnmaskError, match="one for each"):
+    with pytest.raises(UnmaskError, match="two different ones"):
         own.with_sentinels()
 
 

@@ -222,9 +222,9 @@ def test_repairs_are_counted_and_listed(tmp_path):
     assert found[1].answers == ((CONTEXT.index("임수경"), "임수경"), (CONTEXT.index("Lim Su"), "Lim Su-kyung"))
     assert (found[2].unplaced, found[2].golds) == (("Im Su-kyung",), ("임수경", "Im Su-kyung"))
     assert found.notes == (
-        f"Answers that stood beside their place and were moved: 1 ({path}: question moved).",
-        f"Answers that do not stand in their context: 3 ({path}: question half, {path}: question gone).",
-        f"Questions left out, as no answer stands in their context: 1 ({path}: question gone).",
+        f"Answers that were not at their positions and were moved: 1 ({path}: question moved).",
+        f"Answers that are not in their contexts: 3 ({path}: question half, {path}: question gone).",
+        f"Questions left out, because no answer is in the context: 1 ({path}: question gone).",
     )
 
 
@@ -232,14 +232,14 @@ def test_a_question_whose_answers_were_moved_is_listed_once(tmp_path):
     off = [answer("임수경", 0), answer("Lim Su-kyung", 0), answer("평양축전", 0)]
     path = write(tmp_path, nested(asked("q1", *off), asked("q2", answer("Lim")), asked("q3", answer("임수경", 0))))
     assert squad.read(path).notes == (
-        f"Answers that stood beside their place and were moved: 4 ({path}: question q1, {path}: question q3).",
+        f"Answers that were not at their positions and were moved: 4 ({path}: question q1, {path}: question q3).",
     )
 
 
 def test_places_that_are_nearly_all_off_are_said_to_count_something_else(tmp_path):
     off = [asked(f"q{i}", answer("임수경", 0)) for i in range(18)]
     (note,) = squad.read(write(tmp_path, nested(*off, asked("a", answer("Lim")), asked("b", answer("Lim"))))).notes
-    assert ": 18 of 20; the places in the file seem to count something else than characters" in note
+    assert ": 18 of 20; the positions in the file seem to count something other than characters" in note
     assert "question" not in note
     (note,) = squad.read(write(tmp_path, nested(*off[:9]))).notes
     assert note.endswith("question q2, …).")
@@ -252,7 +252,7 @@ def test_scoring_keeps_what_cannot_be_learned(tmp_path):
         ("gone", True, ("Im",), 0),
         ("q", True, ("Lim",), 1),
     ]
-    assert found.notes[-1].startswith("Questions kept for scores alone")
+    assert found.notes[-1].startswith("Questions kept only for scores")
 
 
 # ------------------------------------------------------------------------------------------------ labels
@@ -311,7 +311,7 @@ BAD = {
     ),
     "answers elsewhere": (
         nested(asked("a", answer("Kim", 3))),
-        "No answer stands in its context for 1 of the 1 question of ",
+        "No answer is in its context for 1 of the 1 question of ",
     ),
 }
 
@@ -329,7 +329,7 @@ def test_bad_input_is_one_sentence(tmp_path, case):
 def test_files_of_another_kind(tmp_path):
     with pytest.raises(UnmaskError, match="There is no file"):
         squad.read(tmp_path / "nowhere.json")
-    with pytest.raises(UnmaskError, match="cannot hold questions on contexts"):
+    with pytest.raises(UnmaskError, match="cannot have questions on contexts"):
         squad.read(write(tmp_path, "a\tb\n", "dev.tsv"))
     with pytest.raises(UnmaskError, match="damaged or cut short"):
         squad.read(write(tmp_path, gzip.compress(b"{}" * 99)[:-9], "cut.json.gzip").rename(tmp_path / "cut.json.gz"))

@@ -256,7 +256,7 @@ def test_other_tokenizers_cannot_be_mixed(functions: ModuleType, large: Split, t
 
 def test_too_small_a_corpus_is_told(large: Split) -> None:
     nothing = load(large, sample=lambda documents, length, rng: [], corrupt=untouched, length=LENGTH, rows=4)
-    with pytest.raises(UnmaskError, match="gives not one row"):
+    with pytest.raises(UnmaskError, match="has no row"):
         next(nothing.batches())
 
 
@@ -272,7 +272,7 @@ def test_blocks_without_rows_are_passed_over(large: Split) -> None:
 def test_an_empty_split_is_told(functions: ModuleType, tmp_path: Path, large: Split) -> None:
     tokenizer = Corpus(large.folder).tokenizer
     empty = build([TextDocument("w1 w2.", "x")], tmp_path / "c", tokenizer=tokenizer).split("heldout")
-    with pytest.raises(UnmaskError, match="no text to draw from"):
+    with pytest.raises(UnmaskError, match="no text to train on"):
         stream(functions, empty)
     assert fixed([empty], sample=functions.sample, corrupt=functions.corrupt, length=LENGTH, rows=4) == []
 
@@ -361,7 +361,7 @@ def test_ids_beyond_the_vocabulary_are_told(large: Split) -> None:
         return [Example(np.array([large.vocabulary]))]
 
     wrong = load(large, sample=beyond, corrupt=untouched, length=LENGTH, rows=1)
-    with pytest.raises(UnmaskError, match=f"holds the id {large.vocabulary}"):
+    with pytest.raises(UnmaskError, match=f"has the id {large.vocabulary}"):
         next(wrong.batches())
 
 

@@ -143,7 +143,7 @@ def test_a_small_text_gives_what_it_can(kind):
 
 @pytest.mark.parametrize("kind", LEARNED)
 def test_a_size_that_cannot_hold_the_characters_names_one_that_can(kind):
-    with pytest.raises(UnmaskError, match=r"ask for at least (\d+) pieces") as refusal:
+    with pytest.raises(UnmaskError, match=r"set at least (\d+) pieces") as refusal:
         train_subwords(CORPUS, 20, kind)
     least = int(next(word for word in str(refusal.value).split() if word.isdigit() and int(word) > 20))
     assert train_subwords(CORPUS, least, kind).size == least
@@ -511,7 +511,7 @@ def change(path: Path, **values: object) -> None:
         (lambda f: (f / "target.spm").unlink(), "target.spm cannot be read"),
         (lambda f: (f / "vocab.json").unlink(), "no file .*vocab.json"),
         (lambda f: (f / "vocab.json").write_text("["), "vocab.json is not valid JSON"),
-        (lambda f: (f / "source.spm").write_bytes(b""), "source.spm cannot be used: this is no SentencePiece model"),
+        (lambda f: (f / "source.spm").write_bytes(b""), "source.spm cannot be used: it is not a SentencePiece model"),
         (lambda f: (f / "target.spm").write_bytes(b"\x00" * 99), "target.spm cannot be used"),
         (lambda f: (f / "source.spm").write_text("<html>"), "source.spm cannot be used"),
         (lambda f: change(f / "vocab.json", the="7"), "the id of 'the' is '7'"),

@@ -82,7 +82,7 @@ def test_text_of_another_encoding_is_refused_and_read_where_it_is_named(encoding
     with pytest.raises(UnmaskError) as raised:
         texts(path)
     assert str(raised.value).startswith(f"{path}:3 is not UTF-8 text (the byte 0x")
-    assert str(raised.value).endswith(f"say how it is encoded: --encoding {encoding}, which is likely.")
+    assert str(raised.value).endswith(f"give its encoding: --encoding {encoding}, which is likely.")
     statistics = TextStatistics()
     assert texts(path, encoding=encoding, statistics=statistics) == ["plain", PROSE[encoding]]
     assert encodings.checked(encoding) == statistics.files[str(path)].encoding
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_bytes_is_said(tmp_path: Path):
     for content, message in (
         (
             damaged + b"x\xed\xa0\x80y " + damaged * 2,
-            r"a:2 is not UTF-8 text \(the byte 0xED\), though .* mend the line",
+            r"a:2 is not UTF-8 text \(the byte 0xED\), although .* correct the line",
         ),
         (b"\x80\x81\xfe\xff", r"a:1 is not UTF-8 text \(the byte 0x80\); .*: --encoding NAME\.$"),
         ("\ufeffok".encode("utf-16-le") + b"\x00\xd8", "a is not utf-16 text after line 0"),
@@ -180,7 +180,7 @@ def test_short_documents_of_long_files_bring_up_one_document_a_file(tmp_path: Pa
         return statistics.advice()
 
     assert f"1 file (the first is {book}) became 60 short documents, of 22 characters" in advice(tmp_path)
-    assert advice(book).endswith("where a file is one document, say --per file.")
+    assert advice(book).endswith("if a file is one document, use --per file.")
     assert advice(poems, prose) == advice(book, per="line") == advice(book, per="file") == ""
 
 

@@ -566,7 +566,7 @@ def test_pieces_that_pegasus_numbers_are_refused_not_misread(tokenizer, model, t
     (tmp_path / "source.spm").rename(tmp_path / "spiece.model")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokenizer))
     (tmp_path / "config.json").write_text(json.dumps(model))
-    with pytest.raises(UnmaskError, match="is numbered as Pegasus does"):
+    with pytest.raises(UnmaskError, match="has the ids of Pegasus"):
         Tokenizer.load(tmp_path, written=True)
 
 

@@ -261,7 +261,7 @@ def test_the_threshold_gives_what_it_promises(data):
     [
         ([], "no questions"),
         ([question("", ["cat"])], "no id"),
-        ([question("q", ["cat"]), question("q", ["dog"])], "'q' of another question"),
+        ([question("q", ["cat"]), question("q", ["dog"])], "'q' as another question"),
         ([question("q", [])], "not marked as impossible"),
     ],
 )

@@ -452,7 +452,7 @@ def test_the_test_tells_better_from_the_same(systems):
 
 def test_a_trial_at_least(systems):
     before, after, trues = systems
-    with pytest.raises(UnmaskError, match="0 trials"):
+    with pytest.raises(UnmaskError, match="at least 1 trial, not 0"):
         metrics.confidence_interval(before, trues, trials=0, force=True)
-    with pytest.raises(UnmaskError, match="0 trials"):
+    with pytest.raises(UnmaskError, match="at least 1 trial, not 0"):
         metrics.paired_bootstrap(before, after, trues, trials=0, force=True)

@@ -244,7 +244,7 @@ def test_errors():
             crf.decode(torch.zeros(5, C), lengths)
         with pytest.raises(UnmaskError, match=r"sum to \d+, but there are 5 words"):
             crf.log_likelihood(torch.zeros(5, C), torch.zeros(5, dtype=torch.long), lengths)
-    with pytest.raises(UnmaskError, match=r"shape \(2,\), but must have \(3,\)"):
+    with pytest.raises(UnmaskError, match=r"shape \(2,\), not \(3,\)"):
         LinearChainCRF(C, (BETWEEN, torch.ones(2), torch.ones(3)))
     with pytest.raises(UnmaskError, match="one tag or more to choose from, not 0"):
         LinearChainCRF(0)

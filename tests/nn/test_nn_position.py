@@ -123,7 +123,7 @@ def test_rotary_far_away_in_bfloat16_keeps_places_apart():
 
 
 def test_rotary_refuses_heads_of_another_width():
-    with pytest.raises(UnmaskError, match="heads 4 wide"):
+    with pytest.raises(UnmaskError, match="heads of width 4"):
         Attention(16, 2, position=Rotary(4))(torch.zeros(1, 3, 16))
 
 

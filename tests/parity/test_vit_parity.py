@@ -172,7 +172,7 @@ def test_pixels_are_those_of_the_processors_of_transformers(name, given, shape, 
     [
         ({"do_resize": False}, "do_resize = false is not supported"),
         ({"size": {"height": 8, "width": 9}}, "must be the side of a square"),
-        ({"image_std": [0.5, 0.0, 0.5]}, "and no 0"),
+        ({"image_std": [0.5, 0.0, 0.5]}, "image_std no 0"),
         ({"image_mean": [0.5]}, "each of 1 or 3 channels"),
         ({"resample": 9}, "resample must be 0 to 5"),
         ({"summaries": ["WORD"]}, "kinds of places"),
@@ -191,7 +191,7 @@ def test_places_are_boxes_of_pixels():
     assert processor.describe(picture, 0) is None
     found = [processor.describe(picture, place) for place in (1, 2, 4)]
     assert [(one.begin, one.end) for one in found] == [((0, 0), (4, 8)), ((4, 0), (8, 8)), ((4, 8), (8, 16))]
-    with pytest.raises(UnmaskError, match="5 places, and none at 5"):
+    with pytest.raises(UnmaskError, match="5 places, so there is no place 5"):
         processor.describe(picture, 5)
 
 
@@ -230,7 +230,7 @@ def test_pictures_of_any_mode_are_decoded():
 def test_what_cannot_be_decoded_is_named(tmp_path: Path, monkeypatch):
     place = tmp_path / "a.png"
     place.write_bytes(b"no picture")
-    with pytest.raises(UnmaskError, match=r"a\.png cannot be decoded: it is no picture in a known format"):
+    with pytest.raises(UnmaskError, match=r"a\.png cannot be decoded: it is not a picture in a known format"):
         decode(place)
     with pytest.raises(UnmaskError, match="There is no picture"):
         decode(tmp_path / "b.png")
@@ -238,5 +238,5 @@ def test_what_cannot_be_decoded_is_named(tmp_path: Path, monkeypatch):
     with pytest.raises(UnmaskError, match="cannot be decoded"):
         decode(whole[: len(whole) // 2])
     monkeypatch.setattr("unmask.data.pictures.decoding.MOST_PIXELS", 100)
-    with pytest.raises(UnmaskError, match="40 x 40 pixels, and at most 100 are decoded"):
+    with pytest.raises(UnmaskError, match="40 x 40 pixels, but the limit is 100"):
         decode(whole)

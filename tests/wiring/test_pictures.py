@@ -142,7 +142,7 @@ def test_pictures_are_served(tuned, pictures):
         json.dumps({"picture": str(files[0])}): "is not Base64",
         '{"picture": ""}': "has no picture",
         '{"picture": 3}': "has no picture",
-        json.dumps({"picture": base64.b64encode(b"no picture").decode()}): "no picture in a known format",
+        json.dumps({"picture": base64.b64encode(b"no picture").decode()}): "not a picture in a known format",
     }
     for item, sentence in refusals.items():
         refused = http.post("/predict", json={"texts": [json.loads(item)]})
@@ -310,12 +310,12 @@ def test_a_model_without_a_vector_for_hidden_patches(trunk, pictures, tmp_path):
 def test_folders_of_pictures_that_are_none(tmp_path):
     with pytest.raises(UnmaskError, match="There is no folder of pictures"):
         PictureFolder(tmp_path / "none")
-    with pytest.raises(UnmaskError, match="has no pictures, and at least 2"):
+    with pytest.raises(UnmaskError, match="has no pictures, but at least 2"):
         PictureFolder(tmp_path)
-    with pytest.raises(UnmaskError, match="has no pictures: it must hold a folder for each class"):
+    with pytest.raises(UnmaskError, match="has no pictures: it must have a subfolder for each class"):
         by_class(tmp_path)
     Image.new("L", (4, 4)).save(tmp_path / "loose.png")
-    with pytest.raises(UnmaskError, match=r"loose\.png lies in none of them \(1 such picture\)"):
+    with pytest.raises(UnmaskError, match=r"loose\.png is in none of them \(1 such picture\)"):
         by_class(tmp_path)
 
 
@@ -329,7 +329,7 @@ def test_classes_take_turns_and_what_is_no_picture_is_counted(tmp_path):
     Image.new("L", (4, 4)).save(tmp_path / ".hidden" / "x.png")
     found = by_class(tmp_path)
     assert [row.label for row in found] == ["a", "b ü", "a", "b ü", "b ü"]
-    assert "1 file passed over that is no pictures: .txt (1)" in found.description
+    assert "Skipped 1 file that is no pictures: .txt (1)" in found.description
     assert "Folders without a picture: empty" in found.description
     assert len(dataset.overlap(found, found)) == 5
     assert len({row.key for row in found}) == 3  # the same picture under several names is one
@@ -367,7 +367,7 @@ def test_what_a_user_gets_wrong(trunk, tuned, pictures, tmp_path, capsys):
     assert "a folder is for --task image-classification" in said("finetune", "--model", trunk, *rows)
     assert "There is no picture" in said("predict", "--model", tuned, tmp_path / "none.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
-    assert "no picture in a known format" in said("predict", "--model", tuned, tmp_path / "bad.png")
+    assert "not a picture in a known format" in said("predict", "--model", tuned, tmp_path / "bad.png")
     text = Path(tmp_path / "t.tsv")
     text.write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 30)
     assert "reads no texts: it has no tokenizer, but the processor ImageProcessor" in said(
@@ -375,7 +375,7 @@ def test_what_a_user_gets_wrong(trunk, tuned, pictures, tmp_path, capsys):
     )
     wrong = FineTuning().override({"model": trunk, "train": pictures / "train", "task": "image-classification"})
     page = Vit(size=12, patch=4, channels=1, **SMALL)
-    with pytest.raises(UnmaskError, match="they do not belong together"):
+    with pytest.raises(UnmaskError, match="use the processor of the model"):
         huggingface.save(tmp_path / "other", page.build(), GREY)
     (trunk.parent / "one" / "only").mkdir(parents=True, exist_ok=True)
     for path in sorted((pictures / "train" / "digit 1").iterdir())[:20]:

@@ -515,7 +515,7 @@ BAD = {
     "too long for every pair": (["train.en", "train.de"], ["--longest", "1"], "longer than"),
     "a vocabulary that holds nothing": (["train.en", "train.de"], ["--size", "2"], "too small"),
     "an unknown field": (["train.en", "train.de"], ["--beams", "3"], "beam_size"),
-    "dev pairs from training": (["train.en", "train.de"], ["--dev", "train.en", "train.de"], "take them out"),
+    "dev pairs from training": (["train.en", "train.de"], ["--dev", "train.en", "train.de"], "remove them"),
     "columns of two files": (["train.en", "train.de"], ["--columns", "en,de"], "belong to a table"),
     "a format of two files": (["train.en", "train.de"], ["--texts.format", "tsv"], "belong to a table"),
     "columns of dates": (["dates"], ["--columns", "1,2"], "belong to a table"),

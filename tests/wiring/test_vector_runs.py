@@ -111,7 +111,10 @@ def test_the_tree_of_a_search_grows_from_a_vector(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "says"),
-    [("1 0 0", "has 3 numbers, but the model reads vectors of 4"), ("a rose", "'a rose' is no line of finite numbers")],
+    [
+        ("1 0 0", "has 3 numbers, but the model reads vectors of 4"),
+        ("a rose", "'a rose' is not a line of finite numbers"),
+    ],
 )
 def test_what_is_no_vector_ends_in_one_sentence(folder: Path, capsys, line, says) -> None:
     status, out, error = run_cli(capsys, "translate", "--model", str(folder / "run"), "0 0 0 1", line)

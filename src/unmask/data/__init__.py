@@ -1,1 +1,1 @@
-"""Items in, batches out: what every modality shares, and the readers of each kind of data."""
+"""From items to batches: code that all modalities share, and the readers of each kind of data."""

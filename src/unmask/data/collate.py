@@ -1,4 +1,4 @@
-"""Examples -> Batch: pack them into full rows, or pad them to one a row.
+"""Collates examples into a batch: packs several into each row, or pads one in each row.
 
 Shapes: B rows, T tokens of a row, N examples, M targets.
 """
@@ -15,25 +15,25 @@ from unmask.errors import UnmaskError
 from unmask.types import Batch, Example, Signal, Target
 
 Arrays = tuple[np.ndarray, ...]
-"""(places [M], values [M, ...]), or (places [M], values laid end to end, lengths [M])."""
+"""(places [M], values [M, ...]), or (places [M], concatenated values, lengths [M])."""
 
 
 def pack(examples: Sequence[Example], length: int, pad: int) -> Batch:
-    """Rows of exactly `length` tokens that hold the examples by best fit, longest first.
+    """Pack examples into rows of exactly `length` tokens, by best fit, the longest first.
 
-    tokens, documents, positions [B, length]; segments [B, length] where any example has them. Sequences of a row
-    are numbered from 1, positions restart at each, `starts` [N] is in the order of the examples. Where every
-    example fills its row, documents and positions are None. No examples give a batch of no rows.
+    tokens, documents, positions [B, length]; segments [B, length] if any example has them. The sequences of a row are
+    numbered from 1, positions restart at each, and `starts` [N] is in the order of the examples. If every example fills
+    its row, documents and positions are None. No examples give a batch without rows.
 
-    Best fit decreasing needs at most 11/9 of the fewest possible rows (Johnson, 1974); its result depends on the
-    examples alone. Raises UnmaskError for an empty example or one longer than `length`.
+    Best fit decreasing needs at most 11/9 of the smallest possible number of rows (Johnson 1974); its result depends
+    only on the examples. Raises UnmaskError for an empty example or one longer than `length`.
     """
     lengths = _lengths(examples)
     if lengths.size and lengths.max() > length:
         worst = int(lengths.argmax())
         raise UnmaskError(
             f"Example {worst} has {lengths[worst]} tokens and does not fit in a row of {length}; "
-            "cut it before it is packed, or make the rows longer."
+            "cut it before packing, or make the rows longer."
         )
     order = np.argsort(-lengths, kind="stable")
     rows, columns, numbers = (np.empty(len(examples), np.int64) for _ in range(3))
@@ -43,9 +43,9 @@ def pack(examples: Sequence[Example], length: int, pad: int) -> Batch:
 
 
 def pad(examples: Sequence[Example], pad: int, multiple: int = 8) -> Batch:
-    """One example a row, filled with `pad` to the longest one rounded up to a multiple of `multiple`.
+    """One example in each row, padded with `pad` to the longest one, rounded up to a multiple of `multiple`.
 
-    Where nothing is padded, documents and positions are None. Raises UnmaskError for an empty example.
+    If nothing is padded, documents and positions are None. Raises UnmaskError for an empty example.
     """
     lengths = _lengths(examples)
     width = -(-int(lengths.max(initial=0)) // multiple) * multiple
@@ -61,9 +61,9 @@ def _lengths(examples: Sequence[Example]) -> np.ndarray:
 
 
 def _best_fit(lengths: list[int], length: int) -> list[tuple[int, int, int]]:
-    """(row, column, number in its row from 1) of each length, put into the fullest row that still has room."""
-    by_space: list[list[int]] = [[] for _ in range(length + 1)]  # rows with that many free tokens
-    spaces = 0  # bit s is set where by_space[s] is not empty: the tightest fit is one shift and one lowest bit
+    """(row, column, number in its row from 1) of each length, placed into the fullest row in which it fits."""
+    by_space: list[list[int]] = [[] for _ in range(length + 1)]  # by_space[s]: rows with s free tokens
+    spaces = 0  # bit s is set if by_space[s] is not empty: a shift and the lowest bit give the tightest fit
     held: list[int] = []
     placed = []
     for n in lengths:
@@ -91,7 +91,7 @@ def _assemble(
     numbers: np.ndarray,
     pad: int,
 ) -> Batch:
-    """The rows [B, T] = `shape` in which example i begins at flat place starts[i] as number numbers[i] of its row."""
+    """The rows [B, T] = `shape`: example i begins at flat place starts[i] and is number numbers[i] of its row."""
     size = shape[0] * shape[1]
     total = int(lengths.sum())
     begins = np.cumsum(lengths) - lengths
@@ -107,7 +107,7 @@ def _assemble(
     if any(example.segments is not None for example in examples):
         parts = [np.zeros(len(e.tokens), np.int64) if e.segments is None else e.segments for e in examples]
         if any(len(part) != n for part, n in zip(parts, lengths.tolist(), strict=True)):
-            raise UnmaskError("An example has another number of segment ids than tokens.")
+            raise UnmaskError("An example has different numbers of segment ids and tokens; give one for each token.")
         segments = scatter(np.concatenate(parts))
     plain = total == size and len(examples) == shape[0]  # one full sequence a row
     return Batch(
@@ -144,7 +144,7 @@ def _signal(examples: Sequence[Example], lengths: np.ndarray, starts: np.ndarray
 def _moved(
     parts: Mapping[int, Arrays], what: str, lengths: np.ndarray, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Flat places [M], values and, of sequences, lengths [M], from the (places, values, lengths) of some examples."""
+    """Flat places [M], values and, if the values are sequences, lengths [M], from the arrays of some examples."""
     for i, (places, values, *ragged) in parts.items():
         wanted = ragged[0].sum() if ragged else len(places)
         if len(values) != wanted or (ragged and len(ragged[0]) != len(places)):

@@ -1,4 +1,4 @@
-"""Encoded examples as a source: labelled rows, in steps of equally many of them, packed without padding between."""
+"""Encoded examples as a source: steps with equal numbers of labelled rows, packed without padding between them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from unmask.types import Batch, Example
 
 
 class Groups:
-    """Examples as a source: a unit is the examples that must meet in one batch, such as the choices of a question.
+    """Examples as a source: a unit is a group of examples that must be in one batch, such as the choices of a question.
 
-    cost  [U] tokens of each group
+    cost  [U] number of tokens of each group
     """
 
     def __init__(self, examples: Sequence[Example], groups: Sequence[slice] | None = None) -> None:
-        """groups: where the examples of each unit are; None: every example is a unit of its own."""
+        """groups: slices of the examples of each unit; None: each example is a unit."""
         self.examples = examples
         self.groups = [slice(i, i + 1) for i in range(len(examples))] if groups is None else groups
         lengths = np.array([len(example.tokens) for example in examples], np.int64)
@@ -33,7 +33,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class PackedGroups:
-    """Groups of examples, packed into rows as long as the longest example, rounded up to a multiple of 8."""
+    """Packs groups of examples into rows of the length of the longest example, rounded up to a multiple of 8."""
 
     pad: int
 
@@ -54,12 +54,12 @@ def labelled(
     shares: np.ndarray | None = None,
     at_once: int = TOKENS_AT_ONCE,
 ) -> Loader:
-    """Training steps of `batch_size` groups, over all ranks; the last one of an epoch has what is left.
+    """Training steps of `batch_size` groups over all ranks; the last step of an epoch has the rest.
 
-    shares   [U] how often each group is drawn, with repetition; None: each once an epoch
-    at_once  tokens of a micro-batch, about
+    shares   [U] relative frequency with which each group is drawn, with repetition; None: each once an epoch
+    at_once  approximate number of tokens of a micro-batch
 
-    Raises UnmaskError where there are too few groups for the ranks.
+    Raises UnmaskError if there are too few groups for the ranks.
     """
     order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
     return Loader(Collated(order, PackedGroups(pad), MicroBatches(source.cost, rank, ranks, at_once)))

@@ -1,6 +1,6 @@
-"""Loader: blocks of units -> the batches of each training step, without end, from any position on.
+"""Loader: turns blocks of units into an endless sequence of training steps, from any position.
 
-The steps are the same for any number of workers; the ranks of a run share each step between them.
+The steps are the same for any number of workers; the ranks of a run share each step.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ from unmask.data.parallel import ordered
 from unmask.errors import UnmaskError
 from unmask.types import Batch, concatenate
 
-TOKENS_AT_ONCE = 16_384  # of a micro-batch, about
+TOKENS_AT_ONCE = 16_384  # approximate number of tokens of a micro-batch
 Place = tuple[int, int]
 """(epoch, block)."""
 
 
 class Step(NamedTuple):
-    """The micro-batches of this rank for one step, and the position after it: {"epoch", "block", "row"}, where the next
-    step begins."""
+    """The micro-batches of this rank for one step, and the position {"epoch", "block", "row"} of the next step."""
 
     batches: list[Batch]
     position: dict[str, int]
 
 
 class Blocks(Protocol):
-    """How units become rows: the batches of a block, a pure function of (epoch, block)."""
+    """The batches of each block, a pure function of (epoch, block)."""
 
     def count(self, epoch: int) -> int:
         """Number of blocks of an epoch."""
@@ -42,8 +41,8 @@ class Blocks(Protocol):
 
 
 class Slice(NamedTuple):
-    """The batches of a step, the block that it ends in, and the row of it where the next step begins; None: the block
-    is used up."""
+    """The batches of a step, the block in which it ends, and the row of this block at which the next step begins; None:
+    at the next block."""
 
     batches: list[Batch]
     place: Place
@@ -51,18 +50,18 @@ class Slice(NamedTuple):
 
 
 Cut = Callable[[Iterable[tuple[Place, list[Batch]]], Place, int], Iterator[Slice]]
-"""How blocks become steps: (blocks from the first one on, its place, the row to begin at) -> the steps."""
+"""Cuts blocks into steps: (blocks, starting with the first; its place; the row at which to begin) -> the steps."""
 
 
 class Collated:
     """The rows of a block: its units are divided into batches, read, and collated.
 
-    order    which units a block has
-    collate  units as they were read, generator -> a batch
-    divide   the units [N] of a block -> those of each batch of this rank; None: one batch of all
+    order    the units of each block
+    collate  (units, generator) -> a batch
+    divide   the units [N] of a block -> the units of each batch of this rank; None: one batch of all units
 
-    The units of a step do not depend on the number of ranks. The numbers that `collate` draws do where `divide` shares
-    the units: every rank has the generator of the block, and draws for its own units alone.
+    The units of a step do not depend on the number of ranks. If `divide` shares them between ranks, the random numbers
+    of `collate` do: every rank has the generator of the block, and draws only for its own units.
     """
 
     def __init__(
@@ -84,10 +83,10 @@ class Collated:
 
 @dataclass(frozen=True)
 class MicroBatches:
-    """A block is a step: rank r takes every `ranks`-th of its units from the r-th on, in micro-batches.
+    """A block is a step: rank r takes every `ranks`-th unit, starting with unit r, in micro-batches.
 
-    sizes    [U] of each unit
-    at_once  size of a micro-batch, about
+    sizes    [U] size of each unit
+    at_once  approximate size of a micro-batch
     """
 
     sizes: np.ndarray
@@ -100,14 +99,14 @@ class MicroBatches:
             raise UnmaskError(f"There is no rank {self.rank} of {self.ranks}.")
 
     def __call__(self, units: np.ndarray) -> list[np.ndarray]:
-        # As many on every rank: a sharded model is put together for each of them, by all ranks at once.
+        # The same number on every rank: all ranks gather a sharded model together, once for each micro-batch.
         shares = [units[rank :: self.ranks] for rank in range(self.ranks)]
         most = max(math.ceil(int(self.sizes[share].sum()) / self.at_once) for share in shares)
         return np.array_split(shares[self.rank], min(len(shares[-1]), most))
 
 
 def whole_blocks(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
-    """Steps that are blocks: `MicroBatches`, or rows that go on."""
+    """Each block is a step, for `MicroBatches` and for rows that continue from batch to batch."""
     if row:
         raise _foreign({"epoch": place[0], "block": place[1], "row": row})
     for place, batches in blocks:
@@ -116,8 +115,8 @@ def whole_blocks(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row:
 
 @dataclass(frozen=True)
 class EqualRows:
-    """A step takes the next `rows * ranks` rows, across blocks, and rank r the r-th `rows` of them: 1, 2 or 4 ranks
-    that take as many rows together see the same steps.
+    """A step has the next `rows * ranks` rows, across blocks, and rank r takes the r-th `rows` of them: the steps are
+    the same for any number of ranks with the same total number of rows.
 
     micro  rows of a micro-batch; None: all rows of the rank
     """
@@ -134,7 +133,7 @@ class EqualRows:
     def __call__(self, blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:
         wanted, begin = self.rows * self.ranks, self.rank * self.rows
         first, parts = place, list[Batch]()
-        taken = 0  # rows of this step so far, of all ranks
+        taken = 0  # rows of this step so far, over all ranks
         for place, batches in blocks:
             block = concatenate(batches)
             rows = len(block.tokens)
@@ -152,36 +151,36 @@ class EqualRows:
             row = 0
 
     def micro_batches(self, batch: Batch) -> list[Batch]:
-        """The rows of this rank, cut."""
+        """The rows of this rank, cut into micro-batches."""
         if self.micro is None:
             return [batch]
         return [batch.rows(begin, begin + self.micro) for begin in range(0, self.rows, self.micro)]
 
 
 class Loader:
-    """Training data, without end, from any position on.
+    """An endless sequence of training steps, from any position.
 
-    blocks   how units become rows: `Collated`, `segments.Continued`
-    cut      how blocks become steps: `whole_blocks`, `EqualRows`
-    workers  0: the next block is built in a background thread; N: in N processes, to which `blocks` must be picklable.
-             The steps are the same
+    blocks   turns units into rows: `Collated`, `segments.Continued`
+    cut      turns blocks into steps: `whole_blocks`, `EqualRows`
+    workers  0: the next block is built in a background thread; N: in N processes, and `blocks` must be picklable. The
+             steps are the same
     """
 
     def __init__(self, blocks: Blocks, *, cut: Cut = whole_blocks, workers: int = 0) -> None:
         """Raises UnmaskError for a number of workers below 0."""
         if workers < 0:
-            raise UnmaskError(f"There cannot be {workers} workers.")
+            raise UnmaskError(f"The number of workers must be at least 0, not {workers}.")
         self.blocks, self.cut, self.workers = blocks, cut, workers
 
     def steps(self, epoch: int = 0) -> int:
-        """Blocks of an epoch: its steps, where a block is one."""
+        """Number of blocks of an epoch, which is the number of steps if a block is a step."""
         return self.blocks.count(epoch)
 
     def batches(self, position: Mapping[str, Any] | None = None) -> Iterator[Step]:
-        """Steps from a position (None: the beginning) on.
+        """Steps from a position; None: from the beginning.
 
-        A position is that of a step of such a loader, or {"step"} as version 0.1 wrote it where a block is a step.
-        Raises UnmaskError for a position that this loader cannot have given, and where a whole epoch has no row.
+        A position comes from a step of such a loader, or is {"step"}, as written by version 0.1, if a block is a step.
+        Raises UnmaskError for a position that does not belong to this loader, and if a whole epoch has no row.
         """
         *place, row = self._parse(position)
         first = (place[0], place[1])
@@ -191,14 +190,14 @@ class Loader:
             yield Step(batches, {"epoch": epoch, "block": block, "row": following or 0})
 
     def _built(self, first: Place) -> Iterator[tuple[Place, list[Batch]]]:
-        """The blocks from one on, without those that have no rows."""
+        """The blocks starting with `first`, without those that have no rows."""
         empty = 0
         for place, arrays in ordered(_Arrays(self.blocks), self._places(first), self.workers):
             if any(len(one.tokens) for one in arrays):
                 empty = 0
                 yield place, [one.map(torch.from_numpy) for one in arrays]
             elif (empty := empty + 1) >= self.blocks.count(place[0]):
-                raise UnmaskError(f"A whole epoch of {empty:,} blocks gives not one row; the data are too few.")
+                raise UnmaskError(f"A whole epoch of {empty:,} blocks has no row: there is not enough data; use more.")
 
     def _places(self, place: Place) -> Iterator[Place]:
         while True:
@@ -222,7 +221,7 @@ class Loader:
 
 
 class _Arrays:
-    """The batches of a block as arrays, with its place: they travel between processes without PyTorch."""
+    """The place and the batches of a block, as NumPy arrays: they are sent between processes without PyTorch."""
 
     def __init__(self, blocks: Blocks) -> None:
         self.blocks = blocks
@@ -234,5 +233,5 @@ class _Arrays:
 def _foreign(position: Mapping[str, Any]) -> UnmaskError:
     return UnmaskError(
         f"The position {dict(position)} does not belong to these data and settings; "
-        "resume with the ones that the run began with."
+        "resume with those that the run started with."
     )

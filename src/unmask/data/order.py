@@ -13,38 +13,38 @@ import numpy as np
 from unmask.data.source import Joined, Source
 from unmask.errors import UnmaskError, plural
 
-WINDOW = 1 << 16  # units that are sorted together: enough for batches of one length, few enough to mix an epoch
+WINDOW = 1 << 16  # units that are sorted together: enough for batches of similar lengths, few enough to mix an epoch
 
 
 class Order:
-    """The blocks of an endless run over a source. A subclass says how one epoch is drawn: `_draw`.
+    """The blocks of an endless run over a source. A subclass implements `_draw`, which draws one epoch.
 
-    source  what is drawn from
-    blocks  of each epoch
+    source  the source of the units
+    blocks  number of blocks of each epoch
     """
 
     def __init__(self, source: Source[Any], *, seed: int, blocks: int) -> None:
         """Raises UnmaskError for a seed below 0."""
         if seed < 0:
-            raise UnmaskError(f"A seed must be 0 or more, not the seed {seed}.")
+            raise UnmaskError(f"The seed must be 0 or more, not {seed}.")
         self.source, self.seed, self.blocks = source, seed, blocks
         self._last: tuple[int, tuple[np.ndarray, np.ndarray]] | None = None
 
     def units(self, epoch: int, block: int) -> np.ndarray:
-        """The numbers of the units of a block, in the order in which they are read."""
+        """The numbers of the units of a block, in reading order."""
         units, bounds = self.epoch(epoch)
         return units[bounds[block, 0] : bounds[block, 1]]
 
     def epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """The units [N] of an epoch, and where in them each block begins and ends [blocks, 2]."""
+        """The units [N] of an epoch, and the begin and end of each block in them [blocks, 2]."""
         last = self._last
         if last is None or last[0] != epoch:
             self._last = last = epoch, self._draw(np.random.default_rng([self.seed, epoch]))
         return last[1]
 
     def generator(self, epoch: int, block: int) -> np.random.Generator:
-        """The randomness of a block: for sampling, masking and augmentation."""
-        # NumPy fills a seed up with zeros, so that [seed, epoch, 0] would repeat the numbers that drew the epoch.
+        """The random generator of a block, for sampling, masking and augmentation."""
+        # NumPy pads a seed with zeros, so that [seed, epoch, 0] would repeat the random numbers of the epoch.
         return np.random.default_rng([self.seed, epoch, block + 1])
 
     def _draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -54,22 +54,25 @@ class Order:
 class SeededBlocks(Order):
     """A mixture of sources, permuted together and cut into blocks of about equal cost.
 
-    An epoch costs about as much as all sources together, n = Σ n_i, and source i gives `shares[i]` of that: all of its
-    units floor(n p_i / n_i) times, and for the rest the first units of a fresh permutation. So a single source gives
-    each unit once an epoch.
+    An epoch costs about as much as all sources together, n = Σ n_i, and source i contributes `shares[i]` of that: all
+    of its units floor(n p_i / n_i) times, and for the rest the first units of a new permutation. So a single source
+    contributes each unit once an epoch.
 
-    targets  cost of the units that each source gives to an epoch
+    targets  cost of the units that each source contributes to an epoch
     """
 
     def __init__(self, sources: Sequence[Source[Any]], shares: np.ndarray, *, seed: int, block: int) -> None:
-        """shares: of each source in the cost of an epoch, with the sum 1 (`mixture`); block: cost of a block, about.
+        """Mix some sources.
 
-        Raises UnmaskError where there is nothing to draw from.
+        shares  share of each source in the cost of an epoch; they sum to 1 (`mixture`)
+        block   approximate cost of a block
+
+        Raises UnmaskError if all sources are empty.
         """
         joined = Joined(sources)
         total = int(joined.cost.sum())
         if not total:
-            raise UnmaskError("There is nothing to draw from: every source is empty.")
+            raise UnmaskError("There is no data: every source is empty.")
         super().__init__(joined, seed=seed, blocks=max(1, round(total / block)))
         self.sizes = joined.sizes
         self.targets: list[int] = np.rint(total * shares).astype(int).tolist()
@@ -85,26 +88,26 @@ class SeededBlocks(Order):
 
 
 class Shuffled(Order):
-    """A fixed number of units a block; every unit once an epoch, in random order. The last block has what is left.
+    """Blocks with a fixed number of units; every unit once an epoch, in random order. The last block has the rest.
 
-    shares  [U] how often each unit is drawn, with repetition; None: each once
+    shares  [U] relative frequency with which each unit is drawn, with repetition; None: each once
     """
 
     def __init__(
         self, source: Source[Any], size: int, *, seed: int, ranks: int = 1, shares: np.ndarray | None = None
     ) -> None:
-        """size: units of a block, over all ranks; what is left at the end must give every rank a unit, or is left out.
+        """size: units of a block, over all ranks. The rest at the end is left out if it has fewer units than ranks.
 
-        Raises UnmaskError where a block, or the whole source, has fewer units than there are ranks.
+        Raises UnmaskError if a block, or the whole source, has fewer units than there are ranks.
         """
         if size < ranks:
             raise UnmaskError(
-                f"A batch of {size} rows has none for some of {ranks} processes: set --batch-size {ranks} or more."
+                f"A batch of {size} rows is too small for {ranks} processes: set --batch-size {ranks} or more."
             )
         units = len(source.cost)
         blocks = units // size + (units % size >= ranks)
         if blocks == 0:
-            raise UnmaskError(f"{units} training rows are too few for {ranks} processes.")
+            raise UnmaskError(f"{units} training rows are too few for {ranks} processes; use fewer processes.")
         super().__init__(source, seed=seed, blocks=blocks)
         self.size, self.shares = size, shares
 
@@ -120,8 +123,8 @@ class Shuffled(Order):
 class ByLength(Order):
     """Blocks of about equal cost whose units are of similar lengths; every unit once an epoch.
 
-    An epoch is a permutation, cut into windows. Within a window the units are sorted by length; the blocks cut from
-    that come in random order.
+    An epoch is a permutation, cut into windows. Within a window the units are sorted by length; the result is cut into
+    blocks, which are shuffled.
     """
 
     def __init__(
@@ -136,13 +139,13 @@ class ByLength(Order):
     ) -> None:
         """Take the units of a source.
 
-        cost     of a block, about
+        cost     approximate cost of a block
         lengths  one or two columns [U] to sort by; None: the cost
-        window   units that are sorted together
+        window   number of units that are sorted together
 
-        Raises UnmaskError where blocks are too small to give every rank a unit.
+        Raises UnmaskError if blocks are too small to have a unit for every rank.
         """
-        # In any stretch of the cost of the largest unit, a unit begins.
+        # In any stretch with the cost of the largest unit, a unit begins.
         costs = source.cost
         total, least = int(costs.sum()), int(costs.max()) * ranks
         if cost < least or total < least:
@@ -159,27 +162,28 @@ class ByLength(Order):
         units = rng.permutation(len(self.first))
         windows = np.arange(len(units)) // self.window
         units = units[_snake(windows, self.first[units], self.second[units])]
-        # Blocks are cut at equal cost, wherever windows end, so that every epoch has as many.
+        # Blocks are cut at equal cost, independently of windows, so that every epoch has the same number.
         return units, _equal_cuts(self.source.cost[units], self.blocks)[rng.permutation(self.blocks)]
 
 
 def mixture(sizes: Sequence[int], alpha: float) -> np.ndarray:
     """Share p_i of each source in an epoch: p_i ∝ n_i^alpha, with n_i its size.
 
-    alpha = 1 keeps the sizes, alpha = 0 makes all equal, what lies between raises the small ones (Conneau et al.,
-    2020, section 3.1; Babu et al., 2021, XLS-R, section 3, has 0.5).
+    alpha = 1 keeps the sizes, alpha = 0 makes all shares equal, and values between increase the shares of small sources
+    (Conneau et al. 2020, section 3.1; Babu et al. 2021, XLS-R, section 3, uses 0.5).
 
     >>> mixture([900, 100], 0.5).round(2).tolist()
     [0.75, 0.25]
     """
-    largest = max(sizes)  # in shares of it no power overflows
+    largest = max(sizes)  # relative to it, no power overflows
     weights = np.array([(size / largest) ** alpha if size else 0.0 for size in sizes])
     return weights / weights.sum()
 
 
 def nested_mixture(groups: Sequence[Sequence[int]], within: float, between: float) -> np.ndarray:
-    """Shares on two levels: of the parts (say, languages) of each corpus by `within`, of the corpora by `between`, each
-    by `mixture` (Babu et al., 2021, section 3). One share for each part, corpus by corpus; an empty corpus has none.
+    """Shares on two levels, both by `mixture`: of the parts (such as languages) of each corpus with alpha `within`, and
+    of the corpora with alpha `between` (Babu et al. 2021, section 3). One share for each part, corpus by corpus; the
+    parts of an empty corpus have share 0.
 
     >>> nested_mixture([[900, 100], [1000]], 0.5, 1.0).round(3).tolist()
     [0.375, 0.125, 0.5]
@@ -194,22 +198,22 @@ def nested_mixture(groups: Sequence[Sequence[int]], within: float, between: floa
 
 
 def _equal_cuts(costs: np.ndarray, count: int) -> np.ndarray:
-    """Where each of `count` blocks of about equal cost begins and ends, [count, 2]."""
+    """The begin and end of each of `count` blocks of about equal cost, [count, 2]."""
     ends = np.cumsum(costs, dtype=np.int64)
     bounds = np.searchsorted((ends - costs) * count // ends[-1], np.arange(count + 1))
     return np.stack([bounds[:-1], bounds[1:]], 1)
 
 
 def _snake(window: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The order by window, then `first`, then `second`, each turning round where the one before it moves on: shortest
-    to longest, then back. So neighbours are alike everywhere, also where a batch spans two windows."""
+    """The order by window, then `first`, then `second`. The direction of a key alternates whenever the key before it
+    changes: shortest to longest, then back. So neighbours are similar everywhere, even across two windows."""
     first = np.where(window % 2, -first, first)
     return np.lexsort((np.where(first % 2, -second, second), first, window))
 
 
 def _repeat(costs: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:
-    """Units, of these costs, that cost `target` together: all of them as often as they fit, then the first ones of a
-    permutation; the one across the limit by chance, so that the expected cost is exact."""
+    """Units with a total cost of `target`: all of them as often as they fit, then the first ones of a permutation. The
+    unit that crosses the limit is included at random, so that the expected cost is exact."""
     copies, rest = divmod(target, max(int(costs.sum()), 1))
     parts = [np.arange(len(costs))] * copies
     if rest and len(costs):

@@ -23,20 +23,20 @@ Result = TypeVar("Result")
 def ordered(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, ahead: int = 1
 ) -> Iterator[Result]:
-    """`function(item)` of each item, in order.
+    """Yield `function(item)` for each item, in order.
 
-    workers  0: one background thread of this process; N: a pool of N fresh processes. The function is sent to each
-             of them once; like the items and the results it must be picklable
-    ahead    results that are prepared, beyond one for each worker, while the consumer is busy
+    workers  0: one background thread of this process; N: a pool of N new processes. The function is sent to each of
+             them once; like the items and the results, it must be picklable
+    ahead    number of results that are prepared in advance, in addition to one for each worker
 
-    Raises what the function raises, and UnmaskError where a worker process dies.
+    Raises the errors of the function, and UnmaskError if a worker process dies.
     """
     pool, call = _pool(function, workers)
     try:
         yield from in_order(lambda item: pool.submit(call, item), items, max(workers, 1) + ahead)
     except BrokenProcessPool:
         raise UnmaskError(
-            "A worker process ended unexpectedly, most likely for want of memory; use fewer workers, or 0."
+            "A worker process ended unexpectedly, most likely because memory ran out; use fewer workers, or 0."
         ) from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -45,17 +45,17 @@ def ordered(
 def _pool(function: Callable[[Item], Result], workers: int) -> tuple[Executor, Callable[[Item], Result]]:
     if workers == 0:
         return ThreadPoolExecutor(1), function
-    # Fresh processes, not forks: a fork of a process with threads (torch, tokenizers) can hang.
+    # New processes instead of forks: a fork of a process with threads (torch, tokenizers) can hang.
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(workers, context, _begin, (function,)), _call
 
 
-_function: Callable[[Any], Any]  # of this worker process
+_function: Callable[[Any], Any]  # the function of this worker process
 
 
 def _begin(function: Callable[[Any], Any]) -> None:
-    """Prepare a worker process: it leaves signals to its parent, which may want to finish in order, and ends with
-    it, however that ends; the processes share the cores, so that each takes one thread."""
+    """Prepare a worker process. It ignores signals, because its parent may want to shut down in order, and exits when
+    its parent ends for any reason. It uses one thread, because the processes share the cores."""
     global _function
     _function = function
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""Processor: what stands between an item (a text, a picture, a recording) and a model.
+"""Processor: converts items (texts, pictures, recordings) to examples and batches for a model.
 
 Shapes: B rows, T places of a row.
 """
@@ -19,10 +19,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The part of an item that a place stands for: a half-open range along each axis.
+    """The part of an item that a place represents: a half-open range along each axis.
 
     unit   "characters" of a text, "pixels" of a picture (x, then y), or "seconds" of a recording
-    begin  first value of each axis      end  the value behind the last one
+    begin  first value of each axis
+    end    value after the last one of each axis
     """
 
     unit: str
@@ -31,45 +32,47 @@ class Region:
 
 
 class Processor(ABC, Generic[Item]):
-    """Items in, batches out. A folder keeps the processor of its model; a tokenizer is the processor of texts.
+    """Converts items to examples and batches. A folder has the processor of its model; a tokenizer is the processor of
+    texts.
 
-    pad  what `Batch.tokens` has where nothing stands: an id of the vocabulary, or `Kind.PADDING`
+    pad  padding in `Batch.tokens`: an id of the vocabulary, or `Kind.PADDING`
     """
 
     pad: int
 
     @abstractmethod
     def example(self, item: Item) -> Example:
-        """One item as a sequence [T], with the special places around it and without truncation.
+        """Convert an item to a sequence [T], with the special places around it and without truncation.
 
         Raises UnmaskError for an item that the model cannot read.
         """
 
     def collate(self, examples: Sequence[Example]) -> Batch:
-        """One example a row [B, T], padded to the longest one. Raises UnmaskError for an example without places."""
+        """One example in each row [B, T], padded to the longest. Raises UnmaskError for an example without places."""
         return collate.pad(examples, self.pad, multiple=1)
 
     @abstractmethod
     def describe(self, item: Item, place: int) -> Region | None:
-        """Which part of an item a place of its example stands for; None for a special place, such as CLS.
+        """The part of an item that a place of its example represents; None for a special place, such as CLS.
 
         Raises UnmaskError for a place outside the example.
         """
 
     @property
     def fingerprint(self) -> str:
-        """What is equal for processors that read items alike. Here its `repr`, which tells all of a dataclass."""
+        """A string that is equal for processors that read items alike. By default the `repr`, which has all fields of a
+        dataclass."""
         return repr(self)
 
     @abstractmethod
     def save(self, folder: Path, /) -> list[str]:
-        """Write the files of the processor into a folder; returns their names."""
+        """Write the files of the processor into a folder, and return their names."""
 
     @classmethod
     @abstractmethod
     def load(cls, folder: Path, /) -> Self:
-        """The processor whose files are in a folder. Raises UnmaskError where they are missing or damaged."""
+        """Load the processor of a folder. Raises UnmaskError if its files are missing or damaged."""
 
     def unread(self, examples: Sequence[Example]) -> str:
-        """One sentence on what of the items is not read, such as unknown words; empty where all is."""
+        """A sentence on the parts of the items that the processor cannot read, such as unknown words; else empty."""
         return ""

@@ -1,4 +1,4 @@
-"""Source: what a run draws from; how many units there are, what each costs, and how one is read.
+"""Source: a collection of units, with the cost of each and a method to read one.
 
 Shapes: U units.
 """
@@ -15,18 +15,18 @@ Unit = TypeVar("Unit", covariant=True)
 
 
 class Source(Protocol[Unit]):
-    """Units that are drawn one by one: pieces of documents, labelled rows, pairs, pictures, recordings.
+    """A collection of units that are read one by one: pieces of documents, labelled rows, pairs, pictures, recordings.
 
-    It says nothing of the order in which they are drawn (`order.py`), nor of the batches made of them (`loader.py`).
-    With worker processes it must be picklable.
+    It determines neither their order (`order.py`) nor the batches (`loader.py`). With worker processes it must be
+    picklable.
     """
 
     @property
     def cost(self) -> np.ndarray:
-        """[U] int64: what each unit adds to the size of a step, such as its tokens, patches or frames."""
+        """[U] int64: contribution of each unit to the size of a step, such as its number of tokens or patches."""
 
     def read(self, unit: int) -> Unit:
-        """The unit of this number, from 0 to U - 1."""
+        """Read the unit with this number, from 0 to U - 1."""
 
 
 class Joined:
@@ -44,6 +44,6 @@ class Joined:
         self.cost = np.concatenate(costs) if costs else np.empty(0, np.int64)
 
     def read(self, unit: int) -> Any:
-        """The unit, as its own source reads it."""
+        """Read the unit from its source."""
         owner = int(self._owners[unit])
         return self.sources[owner].read(unit - self._begins[owner])

@@ -1,6 +1,6 @@
-"""Scaled dot-product attention by the kernel that is fastest for a device, a number format and a mask.
+"""Scaled dot-product attention with the fastest kernel for a device, a number format and a mask.
 
-The choice is by measurement (docs/decisions/0014-attention-by-measurement.md, `benchmarks/attention.py`). The plain
+Measurements decide the choice (docs/decisions/0014-attention-by-measurement.md, `benchmarks/attention.py`). The plain
 form is `unmask.nn.attention.attention`.
 
 Shapes: B rows, T queries, S keys, H heads, N heads of the keys and values, K width of a head.
@@ -19,12 +19,12 @@ from unmask.kernels.formats import exactly
 from unmask.kernels.varlen import Varlen
 
 FEW = 256
-"""Queries up to which the plain form is used where it learns in bfloat16 on a CPU."""
+"""Largest number of queries for which the plain form is used in training in bfloat16 on a CPU."""
 
 
 class Hidden(Protocol):
-    """What a kernel needs to know of the bias: what is added to the scores, a tensor that broadcasts to [B, H, T, S],
-    or one of the two forms that kernels know by name."""
+    """The bias of the scores as kernels need it: a tensor that broadcasts to [B, H, T, S], or one of the two forms for
+    which kernels have their own arguments (causal, varlen)."""
 
     @property
     def causal(self) -> bool: ...
@@ -39,7 +39,7 @@ Given = TypeVar("Given", bound=Hidden, contravariant=True)
 
 
 class Plain(Protocol[Given]):
-    """The plain form."""
+    """The signature of the plain form."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, bias: Given, /, *, scale: float, rate: float) -> Tensor: ...
 
@@ -57,9 +57,9 @@ def attend(
 ) -> Tensor:
     """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]; H is a multiple of N.
 
-    rate      of dropout on the weights
-    plain     the equation written out
-    in_plain  whether to use it whatever is faster: it alone shows the weights
+    rate      rate of dropout on the weights
+    plain     the plain form, which is the equation
+    in_plain  whether to use the plain form in any case: only it shows the weights
     """
     if not in_plain:
         if bias.varlen is not None and bias.varlen.fits(q_BHTK, k_BNSK):
@@ -81,11 +81,11 @@ def fused(
     rate: float = 0.0,
     causal: bool = False,
 ) -> Tensor:
-    """The same by PyTorch's kernel, which keeps no weights.
+    """Attention with PyTorch's fused kernel, which does not store the weights.
 
-    mask     added to the scores, in the format of the queries; None: nothing
-    rate     of dropout on the weights
-    causal   whether a token sees none after it; only without a mask
+    mask     added to the scores, in the number format of the queries; None: no mask
+    rate     rate of dropout on the weights
+    causal   whether tokens do not see later ones; only without a mask
     """
     return F.scaled_dot_product_attention(
         q_BHTK,
@@ -100,16 +100,16 @@ def fused(
 
 
 def additive(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to scores of this number format: 0 or -inf of what is bool (true where visible), else the bias."""
+    """The bias in the number format of the scores; a bool mask (true where visible) becomes 0 and -inf."""
     if bias.dtype is not torch.bool:
         return bias.to(dtype)
     return torch.zeros(bias.shape, dtype=dtype, device=bias.device).masked_fill_(~bias, -math.inf)
 
 
 def plain_is_faster(q_BHTK: Tensor, rate: float) -> bool:
-    """Whether plain products are faster: on a CPU the kernel of `fused` draws dropout slowly, and bfloat16 in float32
-    (see `kernels.dropout`); without dropout, it learns in bfloat16 up to three times as slowly, until rows are so long
-    that the weights no longer fit the caches."""
+    """Whether the plain form is faster. On a CPU, the kernel of `fused` draws dropout slowly, in float32 for bfloat16
+    too (see `kernels.dropout`). Without dropout, its training in bfloat16 takes up to three times as long, unless rows
+    are so long that the weights do not fit the caches."""
     if q_BHTK.device.type != "cpu" or torch.compiler.is_compiling():
         return False
     return rate > 0 or (q_BHTK.requires_grad and q_BHTK.dtype is torch.bfloat16 and q_BHTK.shape[-2] <= FEW)

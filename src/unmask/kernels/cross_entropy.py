@@ -1,7 +1,7 @@
-"""Cross-entropy over a vocabulary, some rows at a time: its logits are the largest numbers of a step. The plain form is
-`unmask.objectives.cross_entropy.equation`.
+"""Cross-entropy over a vocabulary, some rows at a time, because the logits are the largest tensor of a step. The plain
+form is `unmask.objectives.cross_entropy.equation`.
 
-Shapes: M targets, D width, C answers (V of them, where they are a vocabulary).
+Shapes: M targets, D width, C classes (V for a vocabulary), R rows of a part.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from unmask.kernels.formats import exactly, product_dtype
 from unmask.kernels.linear import Logits, inner
 
 CACHED = 1 << 19
-"""Logits that a processor passes over at a time, so that they stay in its caches."""
+"""Number of logits that a CPU processes at a time, so that they stay in its caches."""
 
 MADE = {"cpu": 1 << 23}
-"""Logits that are multiplied at a time, by device; elsewhere `MADE_ELSEWHERE`."""
+"""Number of logits that are computed at a time, by type of device; `MADE_ELSEWHERE` on other devices."""
 
 MADE_ELSEWHERE = 1 << 27
 
 PRECISE = (torch.float32, torch.bfloat16)
-"""Numbers in which a gradient can be made before one knows what the loss is multiplied by: float16 would lose it."""
+"""Number formats for which the gradient can be computed in the forward pass, before the scale of the loss is known;
+float16 would underflow."""
 
 
 Sums = tuple[Tensor, Tensor, Tensor]
-"""What is minimised, the negative log-likelihood (both in nats, summed), and how many values no other exceeds."""
+"""The loss and the negative log-likelihood (in nats, summed), and the number of correct predictions."""
 
 
 def cross_entropy(
     logits: Tensor | Logits, values_M: Tensor, smoothing: float, plain: Callable[[Tensor, Tensor, float], Sums]
 ) -> Sums:
-    """The cross-entropy of logits [M, C], or of a product that makes them.
+    """The cross-entropy of logits [M, C], or of their factors.
 
-    smoothing  share of the probability that is asked for all values alike
-    plain      the equation, of logits that are made
+    smoothing  label smoothing: share of the target probability that is spread evenly over all classes
+    plain      the plain form, for logits
     """
     if isinstance(logits, Logits):
         dtype = product_dtype(logits.x_MD)
@@ -54,7 +55,7 @@ def cross_entropy(
 
 
 class _Sums(NamedTuple):
-    """-log p of the values, -log p of all answers (0 where nothing is smoothed), and how many values come first."""
+    """Sums of -log p of the values and of all classes (0 without smoothing), and the number of correct predictions."""
 
     nll: Tensor
     everywhere: Tensor
@@ -71,8 +72,8 @@ class _Sums(NamedTuple):
         return (1 - smoothing) * self.nll + smoothing / answers * self.everywhere
 
     def add(self, logits_MC: Tensor, values_M: Tensor, smoothing: float, gradient_MC: Tensor | None) -> None:
-        """Take logits in. Their gradient, softmax minus the target distribution, is computed in the same pass; it may
-        overwrite them."""
+        """Add the sums of some logits. The same pass computes their gradient, softmax minus the target distribution;
+        `gradient_MC` may be the logits themselves, which it then overwrites."""
         M, C = logits_MC.shape
         rows = max(1, CACHED // C) if logits_MC.device.type == "cpu" else M
         for begin in range(0, M, rows):
@@ -89,12 +90,12 @@ class _Sums(NamedTuple):
 
 
 class _OfLogits(torch.autograd.Function):
-    """`cross_entropy` of logits that are there, so many rows at a time as a cache holds: passing over all of them in
-    memory costs more than the logarithms."""
+    """`cross_entropy` of given logits, as many rows at a time as fit a cache: several passes over all of them in memory
+    take longer than the logarithms."""
 
     @staticmethod
     def forward(ctx: Any, logits_MC: Tensor, values_M: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-        """[M, C] float and [M] int64 -> two sums, float32, and the number, int64."""
+        """[M, C] float and [M] int64 -> two sums in float32, and the number of correct predictions in int64."""
         sums = _Sums.none(logits_MC.device)
         gradient_MC = torch.empty_like(logits_MC) if ctx.needs_input_grad[0] else None
         sums.add(logits_MC, values_M, smoothing, gradient_MC)
@@ -110,8 +111,8 @@ class _OfLogits(torch.autograd.Function):
 
 
 class _OfProduct(torch.autograd.Function):
-    """`cross_entropy` of x W^T + b, some rows of logits at a time: their loss, their gradient in their place, and the
-    gradients of x, W and b. Gradients of W and b are added up in their own precision."""
+    """`cross_entropy` of x W^T + b, some rows of logits at a time: their loss, their gradient, which overwrites them,
+    and the gradients of x, W and b. Gradients of W and b are summed in the precision of W and b."""
 
     @staticmethod
     def forward(
@@ -124,7 +125,7 @@ class _OfProduct(torch.autograd.Function):
         dtype: torch.dtype,
         learning: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """As `_OfLogits`. dtype: of the products; learning: whether gradients are wanted at all."""
+        """As in `_OfLogits`. dtype: number format of the products; learning: whether gradients are needed."""
         sums, wanted = _Sums.none(x_MD.device), [learning and needed for needed in ctx.needs_input_grad[:3]]
         own = Logits(x_MD.to(dtype), weight_VD.to(dtype), None if bias_V is None else bias_V.to(dtype))
         dx_MD = torch.empty_like(own.x_MD) if wanted[0] else None
@@ -153,8 +154,8 @@ class _OfProduct(torch.autograd.Function):
 
 
 def _parts(M: int, weight_VD: Tensor) -> list[slice]:
-    """Rows that are multiplied together, about as many in each part. So few that their logits fit, but not so few that
-    passing over the gradient of the weights once for each part would cost more than that saves."""
+    """Parts of about equally many rows. Their logits fit the limit `MADE`, but a part has at least about 2 D rows, so
+    that the pass over the gradient of the weights, once for each part, does not cost more than it saves."""
     V, D = weight_VD.shape
     most = max(MADE.get(weight_VD.device.type, MADE_ELSEWHERE) // V, 2 * D)
     rows = math.ceil(M / math.ceil(M / most))
@@ -162,7 +163,7 @@ def _parts(M: int, weight_VD: Tensor) -> list[slice]:
 
 
 def _add_product(sums: Tensor, a: Tensor, b: Tensor) -> None:
-    """sums += a b, rounded to no less than `sums` is."""
+    """sums += a b, added in the precision of `sums`."""
     if sums.dtype is a.dtype:
         sums.addmm_(a, b)
     else:

@@ -1,4 +1,4 @@
-"""Devices: choosing one, and what is done differently on each of them."""
+"""Devices: the choice of a device, and the differences between devices."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FUSED_UPDATE = ("cpu", "cuda", "mps", "xpu")
 
 
 def choose(name: str, local_rank: int = 0) -> torch.device:
-    """The device to train on. "auto" is the CUDA device with the number of this process, else the CPU.
+    """The device to train on. "auto" is the CUDA device of this process if there is one, else the CPU.
 
-    local_rank  number of this process on this machine; a CUDA device without a number is the one of this number
+    local_rank  number of this process on this machine; it is the index of a CUDA device that is given without one
 
-    Raises UnmaskError for a device that does not exist.
+    Raises UnmaskError if the device does not exist.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -46,7 +46,7 @@ def choose(name: str, local_rank: int = 0) -> torch.device:
 
 
 def placed(part: Part, device: torch.device | str) -> Part:
-    """A model on a device. Raises UnmaskError where there is no such device."""
+    """Move a model to a device. Raises UnmaskError if the device does not exist or cannot be used."""
     try:
         return part.to(device)
     except (RuntimeError, AssertionError, ValueError) as error:
@@ -57,13 +57,13 @@ def placed(part: Part, device: torch.device | str) -> Part:
 
 
 def backends(device: torch.device) -> str:
-    """How tensors travel between processes that compute on such a device: gloo for the CPU, NCCL for CUDA."""
+    """The communication backends between processes that compute on such a device: gloo for the CPU, NCCL for CUDA."""
     return "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
 
 
 def pins(device: torch.device | str) -> bool:
-    """Whether values should be copied to the device from pinned memory: only from there does a copy to a CUDA device
-    run beside what the device computes."""
+    """Whether copies to the device should start from pinned memory: only these overlap with the computation of a CUDA
+    device."""
     return torch.device(device).type == "cuda"
 
 
@@ -73,22 +73,25 @@ def updates_at_once(parameters: Iterable[Tensor]) -> bool:
 
 
 def updates_rows(device: torch.device) -> bool:
-    """Whether updating the rows of a table that were read, and no others, is worth it (`train.rows`)."""
+    """Whether it is faster to update only those rows of a table that a batch reads (`train.rows`)."""
     return device.type == "cpu"
 
 
 def counts_on_cpu(parameters: Iterable[Tensor]) -> bool:
-    """Whether the kernel that updates all of these parameters counts its steps on the CPU, not on their device."""
+    """Whether the fused update of these parameters counts its steps on the CPU instead of their device."""
     return all(p.device.type == "cpu" for p in parameters)
 
 
 def reading_waits(device: torch.device) -> bool:
-    """Whether reading a value waits until the device has done all that it was asked for before."""
+    """Whether reading a value waits until the device has finished its queued work."""
     return device.type != "cpu"
 
 
 def peak_memory(device: torch.device, reset: bool = False) -> int:
-    """Peak memory so far in bytes, of the device, or of this process on a CPU; `reset` starts the peak anew."""
+    """Peak memory in bytes so far: of the device, or of this process on a CPU; 0 if unknown.
+
+    reset  whether to reset the peak to the memory in use
+    """
     if device.type == "cuda":
         if reset:
             torch.cuda.reset_peak_memory_stats(device)
@@ -110,7 +113,7 @@ def peak_memory(device: torch.device, reset: bool = False) -> int:
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """State of torch's global generators, which drive dropout: "cpu", and "cuda" or "mps" where the device is one."""
+    """States of torch's global generators, which dropout uses: "cpu", and "cuda" or "mps" for such a device."""
     states = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -120,7 +123,7 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Put the global generators back to what `random_state` gave."""
+    """Restore the states of the global generators that `random_state` returned."""
     torch.set_rng_state(states["cpu"])
     if device.type == "cuda" and "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
@@ -134,11 +137,11 @@ def has_gpu() -> bool:
 
 
 def wait() -> None:
-    """Return when the CUDA device that this process uses has done what it was asked for."""
+    """Wait until the CUDA device of this process has finished its queued work."""
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
 
 
 def name_of(device: torch.device | str) -> str:
-    """What the maker calls a CUDA device; "cpu" for any other."""
+    """The product name of a CUDA device; "cpu" for any other device."""
     return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"

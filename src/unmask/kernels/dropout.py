@@ -1,4 +1,4 @@
-"""Dropout, drawn several times as fast on a CPU. Its plain form is `torch.nn.functional.dropout`."""
+"""Dropout that is several times as fast on a CPU. Its plain form is `torch.nn.functional.dropout`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 VALUES = 1 << 8
-"""Values of the 8 random bits that decide on a number."""
+"""Number of values of the 8 random bits that decide whether an element is dropped."""
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """`torch.nn.functional.dropout`, drawn from the same generator but with other numbers on a CPU.
+    """`torch.nn.functional.dropout`. On a CPU, it draws other numbers from the same generator.
 
-    There PyTorch draws a random number of 64 bits for each element, one after the other, which takes longer than the
-    matrix product before it. Here eight elements share one.
+    PyTorch draws a 64-bit number for each element on a CPU, which takes longer than the matrix product before it. Here
+    eight elements share one.
     """
     if not training or x.device.type != "cpu" or not 0 < p < 1 or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
@@ -24,16 +24,16 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def mask(shape: Sequence[int], p: float, dtype: torch.dtype) -> Tensor:
-    """Zeros with probability p, else 1 / (1 - p), on the CPU.
+    """A tensor on the CPU whose elements are 0 with probability p, else 1 / (1 - p).
 
-    A byte decides on a number, so that p is met to 1/256 in one mask; which of the two neighbouring 256ths it is, a
-    further number decides, so that the probability is p.
+    One byte decides on each element, so a mask has a rate that is a multiple of 1/256. A further random number chooses
+    between the two multiples next to p, so that the probability is p on average.
     """
     size = torch.Size(shape).numel()
     words = torch.empty(-(-size // 8) + 1, dtype=torch.int64)
     words.random_(-(2**63), None, generator=torch.default_generator)
-    drawn = words.view(torch.int8)[:size].view(*shape)  # evenly from -128 to 127
+    drawn = words.view(torch.int8)[:size].view(*shape)  # uniform from -128 to 127
     chance = (int(words[-1]) & 0xFFFFFFFF) / 2**32
-    dropped = min(int(p * VALUES + chance), VALUES - 1)  # values that stand for zero: p * VALUES of them on average
+    dropped = min(int(p * VALUES + chance), VALUES - 1)  # number of values that drop an element: p * VALUES on average
     kept = torch.ge(drawn, dropped - VALUES // 2, out=torch.empty(*shape, dtype=dtype))
     return kept.mul_(1 / (1 - p))

@@ -1,7 +1,7 @@
-"""Linear layers while they learn: several that read the same x as one product, and the bias added inside it. The plain
-form of each is `torch.nn.functional.linear`.
+"""Linear layers in training: one product for several layers that read the same x, and a product that adds the bias. The
+plain form of each is `torch.nn.functional.linear`.
 
-Shapes: D inputs, E outputs, N rows, V outputs that are a vocabulary.
+Shapes: D inputs, E outputs, N rows, M targets, V outputs of a vocabulary.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from unmask.kernels import onednn
 from unmask.kernels.processor import has_matrix_unit, imitates_bf16
 
 LARGE = 512
-"""Width of both factors from which on transposing one of them pays; at 384 nothing was gained (docs/log.md)."""
+"""Smallest width of both factors for which transposing one of them is faster; 384 gained nothing (docs/log.md)."""
 
 BLOCKS = (64, 32, 16)
-"""Rows that are transposed at a time, as many as divide all."""
+"""Numbers of rows that are transposed at a time; the largest that divides all rows is used."""
 
 
 class Logits(NamedTuple):
-    """x W^T + b before it is multiplied. Over a vocabulary this is the largest product of a step, and a loss need not
-    hold all of it at once (`kernels.cross_entropy`)."""
+    """The factors of the logits x W^T + b. Over a vocabulary this is the largest product of a step, and a loss can
+    compute it in parts (`kernels.cross_entropy`)."""
 
     x_MD: Tensor
     weight_VD: Tensor
@@ -38,7 +38,7 @@ class Logits(NamedTuple):
 
 
 class Linear(nn.Linear):
-    """x W^T + b, by the product that learns fastest; `torch.nn.Linear` in all else."""
+    """`torch.nn.Linear` with the product that is fastest in training (`linear`)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., E]."""
@@ -51,8 +51,8 @@ def is_plain(layer: nn.Module) -> TypeGuard[nn.Linear]:
 
 
 def joint(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
-    """layer(x) of each layer, [..., D] -> [..., E]. While they learn, plain linear layers are one product, as its
-    gradients are then fewer and larger products, too."""
+    """layer(x) of each layer, [..., D] -> [..., E]. In training, plain linear layers are computed as one product, whose
+    gradients are then fewer and larger products too."""
     plain = [layer for layer in layers if is_plain(layer) and not hooked(layer)]
     if len(plain) < len(layers) or not torch.is_grad_enabled() or len({layer.bias is None for layer in plain}) > 1:
         return [layer(x) for layer in layers]
@@ -62,14 +62,14 @@ def joint(x: Tensor, *layers: nn.Module) -> Sequence[Tensor]:
 
 
 def hooked(layer: nn.Module) -> bool:
-    """Whether a hook wants to be told when the layer is called."""
+    """Whether a layer has hooks, which need a call of the layer itself."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return any(hooks)
 
 
 def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None) -> Tensor:
-    """x W^T + b, [..., D] -> [..., E], as `torch.nn.functional.linear`. On a CPU that one writes the bias into all rows
-    before the product is added to it; where a layer learns in bfloat16 under autocast, oneDNN adds it to the result."""
+    """x W^T + b, [..., D] -> [..., E], as `torch.nn.functional.linear`, which on a CPU copies the bias into all rows
+    and then adds the product. For training in bfloat16 under autocast, oneDNN adds the bias to the result instead."""
     learning = torch.is_grad_enabled() and x.device.type == "cpu" and not torch.compiler.is_compiling()
     if bias_E is None or not learning or not torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight_ED, bias_E)
@@ -80,14 +80,14 @@ def linear(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None) -> Tensor:
 
 
 def inner(x: Tensor, weight_ED: Tensor, bias_E: Tensor | None) -> Tensor:
-    """x W^T + b without gradients, within a function that computes them itself."""
+    """x W^T + b without gradients, for a function that computes its gradients itself."""
     if bias_E is not None and x.device.type == "cpu" and x.dtype is torch.bfloat16 and not imitates_bf16():
         return onednn.linear(x, weight_ED, bias_E)
     return F.linear(x, weight_ED, bias_E)
 
 
 class _Linear(torch.autograd.Function):
-    """All of them bfloat16."""
+    """x W^T + b by oneDNN, for tensors in bfloat16."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight_ED: Tensor, bias_E: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class _Linear(torch.autograd.Function):
 
 def weight_gradient(dy_NE: Tensor, x_ND: Tensor) -> Tensor:
     """dy^T x, [N, E] and [N, D] -> [E, D]. A matrix unit multiplies by a transposed factor at half its speed, so the
-    smaller one is transposed in memory before, and what comes of it after (docs/log.md)."""
+    smaller factor is transposed in memory first; if that is x, the result is transposed back (docs/log.md)."""
     (N, E), D = dy_NE.shape, x_ND.shape[1]
     if min(E, D) < LARGE or N % BLOCKS[-1] or not has_matrix_unit():
         return dy_NE.t() @ x_ND
@@ -119,8 +119,8 @@ def weight_gradient(dy_NE: Tensor, x_ND: Tensor) -> Tensor:
 
 
 def transposed(x_ND: Tensor) -> Tensor:
-    """x^T contiguous in memory, [D, N], by two copies that each stay in a cache; the plain form, `x.t().contiguous()`,
-    runs through all of it for every row. Where no block divides the rows, it is that."""
+    """x^T contiguous in memory, [D, N], by two copies that each fit a cache. The plain form, `x.t().contiguous()`, runs
+    through all of x for every row; it is used if no block divides the rows."""
     N, D = x_ND.shape
     rows = next((rows for rows in BLOCKS if N % rows == 0), None)
     if rows is None:

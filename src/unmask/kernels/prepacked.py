@@ -1,7 +1,7 @@
-"""PrepackedLinear: linear layers for inference, with their weights in the layout that the processor reads. The plain
-form is those layers.
+"""PrepackedLinear: linear layers for inference, with their weights in the memory layout of the processor's library.
+Their plain form is the original layers.
 
-Shapes: D inputs, E outputs, of all layers together, N rows.
+Shapes: D inputs, E outputs of all layers together, N rows.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from unmask.kernels.processor import Precision, imitates_bf16, settle
 Part = TypeVar("Part", bound=nn.Module)
 
 EVEN = 256
-"""In bfloat16, larger batches are padded to a multiple of so many rows: for every new number of rows oneDNN generates
-code for each product, which takes longer than the product itself."""
+"""In bfloat16, larger batches are padded to a multiple of this number of rows: for every new number of rows, oneDNN
+generates code for each product, which takes longer than the product itself."""
 
 
 class PrepackedLinear(nn.Module):
     """x W^T + b of one or several linear layers that read the same x, joined: [..., D] of any float -> [..., E].
-    No gradients, and nothing to store: it is made from layers that have both.
+    It has no parameters: no gradients, and nothing to store.
 
-    PyTorch would bring the weights into the layout of the matrix unit at every product, which takes as long as a
-    product of some dozens of rows; here it is done once. A device that only imitates products in bfloat16 is given
-    the rounded numbers in float32: the same products, sooner, and without the layout that it lacks for them.
+    PyTorch would convert the weights to the layout of the matrix unit at every product, which takes as long as a
+    product of a few dozen rows; here they are converted once. A device that only emulates products in bfloat16 gets the
+    rounded numbers in float32: the products are the same, but faster.
 
-    dtype  of the factors, and of what comes out
-    then   an activation of what comes out
+    dtype  number format of the factors and of the result
+    then   an activation of the result
     """
 
     def __init__(
@@ -67,42 +67,42 @@ class PrepackedLinear(nn.Module):
 
 
 def prepacked(part: Part, dtype: torch.dtype = torch.bfloat16, *, but: nn.Module | None = None) -> Part:
-    """The same with its linear layers prepacked. Everything else stays in float32, and is shared with `part`: sums,
-    norms, embeddings. Made for a model that has learned; what `part` learns later does not reach the prepacked layers.
+    """A copy of a trained part with prepacked linear layers. Everything else, such as norms and embeddings, stays in
+    float32 and is shared with `part`. Later training of `part` does not change the prepacked layers.
 
-    dtype  of the factors of their products
-    but    a part of it whose layers stay as they are
+    dtype  number format of the factors of the products
+    but    a submodule whose layers stay unchanged
     """
     instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
     instead |= {id(module): module for module in but.modules()} if but is not None else {}
     plain = [module for module in part.modules() if is_plain(module) and id(module) not in instead]
     instead |= {id(module): PrepackedLinear(module, dtype=dtype) for module in plain}
-    return copy.deepcopy(part, instead)  # which looks up here what stands for what, by identity
+    return copy.deepcopy(part, instead)  # deepcopy looks up replacements here, by identity
 
 
 def inference_dtype(part: nn.Module, precision: Precision) -> torch.dtype:
-    """The number format in which a part that answers multiplies where `precision` is asked for (see `settle`)."""
+    """The number format of products in inference for a requested `precision` (see `settle`)."""
     weight = next(part.parameters())
     return torch.bfloat16 if settle(precision, weight.device).precision == "bf16" else weight.dtype
 
 
 def gains(part: nn.Module, dtype: torch.dtype) -> bool:
-    """Whether a part that answers is faster with prepacked layers: on a CPU, and in a number format with fewer digits
-    than its own anywhere."""
+    """Whether inference is faster with prepacked layers: always on a CPU, and on other devices if `dtype` differs from
+    the format of the part."""
     return next(part.parameters()).device.type == "cpu" or lowers(part, dtype)
 
 
 def lowers(part: nn.Module, dtype: torch.dtype) -> bool:
-    """Whether a number format is another one than that of a part."""
+    """Whether a number format differs from that of a part."""
     return dtype is not next(part.parameters()).dtype
 
 
 def padded(x_ND: Tensor, dtype: torch.dtype) -> Tensor:
-    """The rows, and zeros behind them where products of this number format are faster for an even number of rows."""
+    """The rows, padded with zeros to a multiple of EVEN rows if that makes products of this number format faster."""
     N = len(x_ND)
     return padded_to(x_ND, -(-N // EVEN) * EVEN) if dtype is torch.bfloat16 and N > EVEN else x_ND
 
 
 def padded_to(x_ND: Tensor, N: int) -> Tensor:
-    """The rows, and zeros behind them up to N."""
+    """The rows, padded with zeros to N rows."""
     return x_ND if len(x_ND) == N else F.pad(x_ND, (0, 0, 0, N - len(x_ND)))

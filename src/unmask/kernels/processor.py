@@ -1,6 +1,6 @@
-"""In which numbers a device multiplies, and what it has kernels for, as PyTorch knows it.
+"""The precision of products on a device, and the abilities of the processor, as PyTorch reports them.
 
-`settle` decides for training, for answers and for measurements alike whether they are computed in bfloat16.
+`settle` decides whether training, inference and measurements are computed in bfloat16.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, Literal
 import torch
 
 Precision = Literal["auto", "fp32", "bf16"]
-"""What a person asks for; "auto" is the fastest on the device."""
+"""The requested precision; "auto" is the fastest one on the device."""
 
 OF_BF16 = ("amx_bf16", "avx512_bf16")
-"""Instructions that multiply in bfloat16, by the names that PyTorch has for them."""
+"""Instructions that multiply in bfloat16, by their names in PyTorch."""
 
 
 @dataclass(frozen=True)
 class Settled:
-    """In which numbers a model multiplies.
+    """The precision in which a model multiplies.
 
-    note  a sentence for the person who asked; empty where it is computed as they asked, by the device itself
+    note  a sentence for the user; empty if the precision is the requested one and the device supports it
     """
 
     precision: Literal["fp32", "bf16"]
@@ -31,7 +31,7 @@ class Settled:
 
 
 def settle(precision: Precision, device: torch.device | str = "cpu") -> Settled:
-    """What is computed on a device where `precision` is asked for."""
+    """The precision to use on a device for a requested `precision`."""
     kind = torch.device(device).type
     if precision == "auto" and (chosen := fastest(device)) == "bf16":
         return Settled(chosen, f"Computed in bf16, which is the fastest on this {kind}; fp32 is more exact.")
@@ -43,31 +43,31 @@ def settle(precision: Precision, device: torch.device | str = "cpu") -> Settled:
 
 
 def fastest(device: torch.device | str) -> Literal["fp32", "bf16"]:
-    """What "auto" is on a device."""
+    """The precision that "auto" selects on a device."""
     return "bf16" if computes_bf16(device) else "fp32"
 
 
 @cache
 def abilities() -> Mapping[str, Any]:
-    """What the processor can do, by the names that PyTorch has for it; empty where it does not say. Instructions for
-    bfloat16 that the library of products (oneDNN) cannot use, or was told not to use, are left out."""
+    """The abilities of the processor, by their names in PyTorch; empty if PyTorch does not report them. Instructions
+    for bfloat16 are left out if the library of products (oneDNN) cannot use them, or is configured not to."""
     ask: Callable[[], dict[str, Any]] | None = getattr(torch.cpu, "get_capabilities", None)
     found = {} if ask is None else ask()
     return {name: value for name, value in found.items() if name not in OF_BF16 or library_has_bf16()}
 
 
 def library_has_bf16() -> bool:
-    """Whether the library of products on a CPU has any in bfloat16, by the processor's own instructions or not."""
+    """Whether the library of products on a CPU supports bfloat16, natively or by emulation."""
     return torch.backends.mkldnn.is_available() and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def has_matrix_unit() -> bool:
-    """Whether it multiplies blocks of bfloat16 at once (AMX)."""
+    """Whether the processor multiplies blocks of bfloat16 numbers at once (AMX)."""
     return bool(abilities().get("amx_bf16"))
 
 
 def computes_bf16(device: torch.device | str) -> bool:
-    """Whether a device is known to multiply in bfloat16 by itself."""
+    """Whether a device is known to multiply in bfloat16 natively."""
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
@@ -75,8 +75,8 @@ def computes_bf16(device: torch.device | str) -> bool:
 
 
 def imitates_bf16(device: torch.device | str = "cpu") -> bool:
-    """Whether a device is known to have no products in bfloat16 of its own, or no library with any. Of some it is not
-    known: neither this nor `computes_bf16` holds for them."""
+    """Whether a device is known to have no native products in bfloat16, or no library that supports them. For some
+    devices this is unknown: both this and `computes_bf16` are then False."""
     kind = torch.device(device).type
     if kind == "cpu":
         return not library_has_bf16() or (abilities().get("architecture") == "x86_64" and not computes_bf16(device))

@@ -1,8 +1,8 @@
-"""Recurrent layers by PyTorch's kernels: whole sequences, and one token at a time. The plain forms are the equations of
-the cells, `step` in `unmask.nn.recurrent`, and `Recurrent.unrolled`, which runs them along a sequence.
+"""Recurrent layers with PyTorch's kernels, for whole sequences and for one token at a time. The plain forms are the
+equations of the cells, `step` in `unmask.nn.recurrent`, and `Recurrent.unrolled`, which runs them along a sequence.
 
-Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (twice as many where every layer
-reads in both directions).
+Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (two for each bidirectional
+layer).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ LAYERS: Mapping[str, type[nn.RNN] | type[nn.LSTM] | type[nn.GRU]] = {"rnn": nn.R
 """Name of a cell -> the module that holds the weights of its layers and runs them."""
 
 State = tuple[Tensor, Tensor | None]
-"""Hidden state and, of an LSTM, cell: [L, B, H] of layers, [B, H] of one cell."""
+"""Hidden state, and cell state of an LSTM: [L, B, H] for layers, [B, H] for one cell."""
 
 
 def layers(
     cell: str, dim: int, hidden: int, layers: int, *, bidirectional: bool = False, dropout: float = 0.0
 ) -> nn.RNN | nn.LSTM | nn.GRU:
-    """Layers of a cell; dropout is between them."""
-    between = dropout if layers > 1 else 0.0  # for a single layer torch would warn
+    """Build the layers of a cell, with dropout between them."""
+    between = dropout if layers > 1 else 0.0  # torch warns about dropout in a single layer
     return LAYERS[cell](dim, hidden, layers, batch_first=True, dropout=between, bidirectional=bidirectional)
 
 
@@ -35,7 +35,7 @@ def run(
     """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
 
     state      to continue from; None: zero
-    lengths_B  on the CPU: tokens of each row, at least 1, the rest being padding, which is not computed; None: all
+    lengths_B  on the CPU: number of tokens of each row, at least 1, before padding, which is not computed; None: T
     """
     given: Any = state if state is None or state[1] is not None else state[0]
     if lengths_B is None:
@@ -48,9 +48,9 @@ def run(
 
 
 def step(cell: str, x_BD: Tensor, state: State, weights: tuple[Tensor, Tensor, Tensor, Tensor]) -> State:
-    """The state of one cell [B, H] after one token. Its output is the hidden state.
+    """The state [B, H] of one cell after one token. The output of the cell is the hidden state.
 
-    weights  [G * H, D] of the input, [G * H, H] of the hidden state, and the bias [G * H] of each
+    weights  [G * H, D] for the input, [G * H, H] for the hidden state, and a bias [G * H] for each
     """
     hidden_BH, cell_BH = state
     if cell == "lstm":

@@ -1,4 +1,5 @@
-"""a_thread_each: several batches at once, each computed by a thread of its own; short_turns: beside one that helps."""
+"""Threads: a_thread_each computes several batches at once, one in each thread; short_turns shortens the switch interval
+of Python while another thread prepares batches."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-TURN = 0.0005  # seconds; threads that all compute are slower for it
-_POOLS: dict[int, ThreadPoolExecutor] = {}  # by their threads; all who call in this process share them
-_LOCK = threading.Lock()  # of _POOLS
+TURN = 0.0005  # seconds; it slows down threads that all compute
+_POOLS: dict[int, ThreadPoolExecutor] = {}  # by number of threads; all callers in this process share them
+_LOCK = threading.Lock()  # guards _POOLS
 _CLOSED = threading.Event()
 _JOB = threading.local()  # `left`: whether the caller of this thread's job has gone
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_POOLS.clear)  # a process that is forked has none of the threads
+    os.register_at_fork(after_in_child=_POOLS.clear)  # a forked process has none of the threads
 
 
 def a_thread_each(
@@ -33,36 +34,36 @@ def a_thread_each(
     *,
     most: int | None = None,
 ) -> Iterator[Result]:
-    """`function(item)` of each item, in order: on a CPU as many at once as PyTorch has threads, each by one of them.
+    """Yield `function(item)` for each item, in order. On a CPU, as many items as PyTorch has threads run at once, each
+    in one thread.
 
-    Threads that share one small product wait for one another between any two; those that have a batch each do not. A
-    single item has all threads, and elsewhere than on a CPU items come one after another. The function runs in the
-    modes of the caller (gradients, inference, autocast) and must bear being called several times at once; where it
-    takes long, it calls `go_on` now and then, so that it ends when the caller has gone, or whoever the caller works for
-    (`until`).
+    Threads that share small products wait for each other after every product; threads with a batch each do not. A
+    single item uses all threads, and on other devices items run one after another. The function runs in the modes of
+    the caller (gradients, inference, autocast) and must be safe to call from several threads at once. A long function
+    calls `go_on` from time to time, so that it ends when the caller, or the caller's own client (`until`), has gone.
 
-    most  items at once, where that is fewer: what each of them holds in memory may matter
+    most  maximum number of items at once, to limit memory
     """
     threads = workers(device) or 1
     at_once = min(threads, len(items), threads if most is None else most)
     if at_once < 2:
         return _one_by_one(function, items)
-    ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for the order of the results
+    ahead = 2 * threads if at_once == threads else at_once  # so that no thread waits for results to be taken in order
     return _ordered(_in_modes(function), items, ahead, _pool(threads))
 
 
 def workers(device: torch.device | str) -> int | None:
-    """Threads that can compute a batch each: those of PyTorch on a CPU. None for a device that computes one batch after
-    the other."""
+    """Number of threads that can each compute a batch: those of PyTorch on a CPU. None for a device that computes one
+    batch after another."""
     return torch.get_num_threads() if torch.device(device).type == "cpu" else None
 
 
 @contextmanager
 def short_turns() -> Iterator[None]:
-    """Within it, a thread that holds Python lets another one go on after half a millisecond, not after five.
+    """Set Python's switch interval to half a millisecond instead of five, within the block.
 
-    A step that learns asks for Python between any two of its operations, and the thread that prepares the next batch
-    keeps it for as long as it may, which a small model feels (docs/log.md).
+    A training step needs Python's lock between any two operations, and the thread that prepares the next batch holds
+    the lock for a whole interval, which slows down a small model (docs/log.md).
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(before, TURN))
@@ -73,15 +74,15 @@ def short_turns() -> Iterator[None]:
 
 
 def begin() -> None:
-    """Begin the threads now, for a process that will have others: one that meets PyTorch for the first time while they
-    begin would have a single thread for good."""
+    """Start the threads now, in a process that will start others: a thread that first uses PyTorch while the pool
+    starts would keep a single compute thread for ever."""
     if (threads := torch.get_num_threads()) > 1:
         _pool(threads)
 
 
 @contextmanager
 def until(left: Callable[[], bool]) -> Iterator[None]:
-    """Within it, `go_on` raises CancelledError in this thread, and in those that work for it, once `left()` is true."""
+    """Within the block, `go_on` raises CancelledError once `left()` is true, in this thread and in its workers."""
     before = getattr(_JOB, "left", None)
     _JOB.left = left
     try:
@@ -91,15 +92,15 @@ def until(left: Callable[[], bool]) -> Iterator[None]:
 
 
 def go_on() -> None:
-    """Raises CancelledError in a thread of the pool, or within `until`, once its caller has gone."""
+    """Raises CancelledError once the caller has gone, in a thread of the pool or within `until`."""
     left: Callable[[], bool] | None = getattr(_JOB, "left", None)
     if left is not None and (_CLOSED.is_set() or left()):
         raise CancelledError
 
 
 def close() -> None:
-    """End what is under way, begin nothing that waits, and return when no thread is left; who waits for a result gets
-    CancelledError. A later call begins with new threads."""
+    """Cancel running and waiting jobs, and return when all threads have ended. Callers that wait for a result get
+    CancelledError. A later call of `a_thread_each` starts new threads."""
     with _LOCK:
         _CLOSED.set()
         for pool in _POOLS.values():
@@ -117,7 +118,7 @@ def _one_by_one(function: Callable[[Item], Result], items: Sequence[Item]) -> It
 def _ordered(
     function: Callable[[Item], Result], items: Sequence[Item], ahead: int, pool: ThreadPoolExecutor
 ) -> Iterator[Result]:
-    """Results in order; no more than `ahead` items are handed to the pool, which others use as well."""
+    """Results in order; at most `ahead` items are in the pool at a time, because other callers share it."""
     left, under_way = threading.Event(), set[Future[Result]]()
     above: Callable[[], bool] | None = getattr(_JOB, "left", None)
 
@@ -129,7 +130,7 @@ def _ordered(
     def submit(item: Item) -> Future[Result]:
         try:
             future = pool.submit(run, item)
-        except RuntimeError:  # it was closed meanwhile
+        except RuntimeError:  # the pool was closed meanwhile
             raise CancelledError from None
         under_way.add(future)
         future.add_done_callback(under_way.discard)
@@ -139,14 +140,14 @@ def _ordered(
         yield from in_order(submit, items, ahead)
     finally:
         left.set()
-        wait(under_way.copy())  # what runs reads the model of the caller
+        wait(under_way.copy())  # running jobs read the caller's model
 
 
 def in_order(
     submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int
 ) -> Generator[Result, None, None]:
-    """Results in the order of the items, at most `ahead` under way at a time. When the caller goes, items that have not
-    begun are cancelled."""
+    """Results in the order of the items, with at most `ahead` items running or waiting at a time. When the caller stops
+    the iteration, items that have not started are cancelled."""
     under_way: deque[Future[Result]] = deque()
     try:
         for item in items:
@@ -167,20 +168,20 @@ def _pool(threads: int) -> ThreadPoolExecutor:
             pool = ThreadPoolExecutor(threads, "a-thread-each", initializer=_take_one)
             all_begun = threading.Barrier(threads, timeout=60)
             wait([pool.submit(all_begun.wait) for _ in range(threads)])
-            torch.set_num_threads(threads)  # threads of others would begin with what was set last, here by the pool
+            torch.set_num_threads(threads)  # new threads take the number that was set last, here by the pool
             _POOLS[threads] = pool
         return _POOLS[threads]
 
 
 def _take_one() -> None:
-    torch.get_num_threads()  # a thread takes what was set last when it is first asked, which may be later than this
+    torch.get_num_threads()  # a thread's first call takes the number that was set last; it must precede the next line
     torch.set_num_threads(1)
-    # The thread that leaves autocast for good forgets the weights in bfloat16: that is for the caller to do, not here.
+    # A thread that leaves the outermost autocast clears the cached bfloat16 weights, which the caller still needs.
     torch.autocast_increment_nesting()
 
 
 def _in_modes(function: Callable[[Item], Result]) -> Callable[[Item], Result]:
-    """The function in the modes of this thread, which PyTorch keeps for each thread apart."""
+    """The function, wrapped in the modes of this thread: PyTorch has separate modes for each thread."""
     inference, gradients = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
     autocast, dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
 

@@ -1,7 +1,7 @@
-"""Attention of packed rows by the boundaries of their sequences (varlen), by the kernel that a GPU has for it.
+"""Attention of packed rows by sequence boundaries (varlen), with a kernel for GPUs.
 
-Of a packed row it computes what lies within its sequences and nothing else, and keeps no weights (FlashAttention, Dao
-et al. 2022 and Dao 2023; `flash_attn_varlen_func` of its authors). The plain form is `Varlen.plain`.
+The kernel computes only the scores within each sequence of a packed row, and stores no weights (FlashAttention, Dao et
+al. 2022 and Dao 2023; `flash_attn_varlen_func` of its authors). The plain form is `Varlen.plain`.
 
 Shapes: B rows, T tokens of a row, H heads, K width of a head, R sequences of all rows.
 """
@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 
 DTYPES = (torch.bfloat16, torch.float16)
-WIDEST = 128  # head; beyond, some GPUs draw no dropout
+WIDEST = 128  # width of a head; for wider heads, some GPUs do not support dropout
 
 
 class Varlen(NamedTuple):
-    """Which tokens see one another: those of a sequence, or of it those that are not later.
+    """A mask by sequence boundaries: a token sees the tokens of its sequence; if causal, only those up to itself.
 
-    boundaries  [R + 1] int32: where each sequence begins in the flattened rows, and where the last one ends; some may
-                be empty (`unmask.types.boundaries_of`)
-    longest     no sequence is longer
-    causal      whether a token sees none after it
+    boundaries  [R + 1] int32: the place where each sequence begins in the flattened rows, and where the last one ends;
+                sequences may be empty (`unmask.types.boundaries_of`)
+    longest     upper bound of the length of a sequence
+    causal      whether tokens do not see later ones
     """
 
     boundaries: Tensor
@@ -32,18 +32,20 @@ class Varlen(NamedTuple):
     causal: bool
 
     def fits(self, q_BHTK: Tensor, k_BHTK: Tensor) -> bool:
-        """Whether the kernel takes these: numbers of 16 bits, as many heads of keys as of queries, of a width that it
-        knows, on a device that has it."""
+        """Whether the kernel supports these queries and keys: 16-bit numbers, equal shapes, a supported width of heads,
+        and a device that has the kernel."""
         width = q_BHTK.shape[-1]
         known = q_BHTK.dtype in DTYPES and q_BHTK.shape == k_BHTK.shape and width <= WIDEST and width % 8 == 0
         return known and has_kernel(q_BHTK.device)
 
     def attend(self, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *, scale: float, rate: float) -> Tensor:
-        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K], with this rate
-        of dropout on the weights."""
-        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [B * T, H, K], as they lie
+        """softmax(scale q k^T) v within each sequence (Vaswani et al. 2017, equation 1), [B, H, T, K].
+
+        rate  rate of dropout on the weights
+        """
+        q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [B * T, H, K]
         ends, longest = self.boundaries, self.longest
-        # That of `torch.nn.attention.varlen`, which draws no dropout; nested tensors call it just so.
+        # The operator behind `torch.nn.attention.varlen`, which has no dropout. Nested tensors call it the same way.
         y, *_ = torch.ops.aten._flash_attention_forward(
             q, k, v, ends, ends, longest, longest, rate, self.causal, False, scale=scale
         )
@@ -51,7 +53,7 @@ class Varlen(NamedTuple):
         return attended
 
     def plain(self, q_BHTK: Tensor, k_BHTK: Tensor, v_BHTK: Tensor, *, scale: float) -> Tensor:
-        """The plain form of `attend`, without dropout: one sequence after the other."""
+        """The plain form of `attend`, without dropout, for one sequence after another."""
         q, k, v = (x.transpose(1, 2).flatten(0, 1).transpose(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [H, B * T, K]
         parts = []
         for begin, end in pairwise(self.boundaries.tolist()):
@@ -65,7 +67,7 @@ class Varlen(NamedTuple):
 
 @torch.compiler.assume_constant_result
 def has_kernel(device: torch.device) -> bool:
-    """Whether a device has the kernel: NVIDIA's from Ampere on, unless PyTorch was told to leave it
+    """Whether a device has the kernel: NVIDIA GPUs from Ampere on, unless the user disabled it
     (`torch.backends.cuda.enable_flash_sdp`)."""
     if device.type != "cuda" or torch.version.cuda is None:
         return False

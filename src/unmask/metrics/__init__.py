@@ -1,7 +1,7 @@
-"""Metrics of the field, over numbers and texts alone: classes, scores, entities, answers, ranks, translations.
+"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, translations.
 
-Every metric is a fraction from 0 to 1, never a percentage, but for BLEU and chrF, which are published from 0 to 100;
-correlations go from -1 to 1, and errors are in the unit of the scores.
+Metrics are fractions from 0 to 1, never percentages, except BLEU and chrF, which are published from 0 to 100.
+Correlations go from -1 to 1, and errors are in the unit of the scores.
 """
 
 from unmask.metrics.answers import best_threshold, exact_match, normalise_answer, of_answers, token_f1

@@ -1,7 +1,7 @@
-"""Answers to questions about a text: exact match and F1 as the SQuAD scripts count them, and when to answer nothing.
+"""Answers to questions about a text: exact match and F1 like the SQuAD scripts, and the threshold for no answer.
 
-SQuAD 1.1: Rajpurkar et al. 2016, section 6.1. SQuAD 2.0, where some questions have no answer: Rajpurkar et al. 2018.
-KorQuAD: Lim et al. 2019. Everything is a fraction from 0 to 1; the scripts print percentages.
+SQuAD 1.1: Rajpurkar et al. 2016, section 6.1. SQuAD 2.0, in which some questions have no answer: Rajpurkar et al. 2018.
+KorQuAD: Lim et al. 2019. All metrics are fractions from 0 to 1; the scripts print percentages.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ KOREAN_MARKS = str.maketrans(dict.fromkeys("'\"()<>《》〈〉‘’", " "))
 
 
 def normalise_answer(text: str, *, characters: bool = False) -> str:
-    """Lower case, without ASCII punctuation and the articles a, an, the; one space between words.
+    """The text in lower case, without ASCII punctuation and the articles a, an, the; one space between words.
 
-    characters  as KorQuAD does: quotes and brackets, the Korean ones too, become spaces, and articles stay
+    characters  normalise like KorQuAD: quotes and brackets, Korean ones too, become spaces, and articles stay
     """
     if characters:
         return " ".join(text.translate(KOREAN_MARKS).lower().translate(PUNCTUATION).split())
@@ -35,16 +35,17 @@ def normalise_answer(text: str, *, characters: bool = False) -> str:
 
 
 def exact_match(predicted: str, answers: Sequence[str], *, characters: bool = False) -> float:
-    """1 where the normalised text is one of the annotated answers, else 0."""
+    """1 if the normalised text equals one of the annotated answers, else 0."""
     guess = normalise_answer(predicted, characters=characters)
     return float(any(guess == normalise_answer(answer, characters=characters) for answer in answers))
 
 
 def token_f1(predicted: str, answers: Sequence[str], *, characters: bool = False) -> float:
-    """F1 of the words shared with the annotated answer that it is nearest to; a word counts as often as it stands.
+    """The largest F1 of the words shared with an annotated answer; a repeated word counts repeatedly.
 
-    0 where nothing is shared, so also between two texts of no words at all.
-    characters  count the characters of the words instead, as KorQuAD does
+    0 if no word is shared, and also for two texts without words.
+
+    characters  count the characters of the words instead, like KorQuAD
     """
     guess = _tokens(predicted, characters)
     return max((_overlap(guess, _tokens(answer, characters)) for answer in answers), default=0.0)
@@ -57,15 +58,15 @@ def of_answers(
     unanswerable: bool | None = None,
     characters: bool = False,
 ) -> dict[str, float]:
-    """exact_match and f1, as fractions, of the predicted text of each question by its id; "" answers nothing.
+    """exact_match and f1, as fractions, of predicted texts by the ids of questions; "" predicts no answer.
 
-    unanswerable  whether the rules of SQuAD 2.0 hold, by which nothing may be the answer; None: where a question
-                  has none. An annotated answer without words then does not count, nothing is right where no answer
-                  is left, and has_answer_… and no_answer_… give both metrics of either sort of question.
-    characters    F1 over characters, and KorQuAD's normalisation
+    unanswerable  whether to apply the rules of SQuAD 2.0, in which a question may have no answer; None: if a question
+                  has none. Annotated answers without words are then ignored, the empty text is correct if no answer is
+                  left, and has_answer_… and no_answer_… are the metrics of the two sorts of questions.
+    characters    F1 over characters, and the normalisation of KorQuAD
 
-    A question without a prediction counts as wrong, and `missing` is their number; predictions for no question
-    are passed over. Raises UnmaskError where ids are missing or not unique, or where a question has no label.
+    A question without a prediction counts as wrong, and `missing` is their number; predictions without a question are
+    ignored. Raises UnmaskError if ids are missing or repeated, or a question has no annotation.
     """
     _check(questions)
     if unanswerable is None:
@@ -91,22 +92,24 @@ def best_threshold(
     *,
     characters: bool = False,
 ) -> dict[str, float]:
-    """Above which no-answer score (or probability) to answer nothing, for the best metrics of SQuAD 2.0.
+    """The thresholds of the no-answer score (or probability) that give the best metrics of SQuAD 2.0. For a score above
+    the threshold, the prediction is no answer.
 
-    best_exact_match and best_exact_match_threshold, best_f1 and best_f1_threshold, as `find_best_thresh` of the
-    official script has them. As there, questions of equal score, in the order of `no_answer_scores`, are told apart,
-    though no threshold does. Where it is best to answer nothing at all, the threshold is 0, as there, or just
-    below the lowest score: the script was made for probabilities, this is for differences of scores as well.
+    Returns best_exact_match and best_exact_match_threshold, best_f1 and best_f1_threshold, like `find_best_thresh` of
+    the official script. As there, questions with equal scores are added one by one, in the order of `no_answer_scores`,
+    although no threshold separates them. If it is best to answer no question, the threshold is the smaller of 0, as
+    there, and a number just below the lowest score: scores here may be differences instead of probabilities.
 
-    predicted  id -> the best text, also where the score speaks against it
-    Raises UnmaskError as `of_answers` does, and where a question lacks a text or a score.
+    predicted  id -> the best text, even if the score predicts no answer
+
+    Raises UnmaskError as `of_answers` does, and if a question lacks a text or a score.
     """
     _check(questions)
     for question in questions:
         if question.id not in predicted or math.isnan(no_answer_scores.get(question.id, math.nan)):
             raise UnmaskError(
                 f"The question '{question.id}' has no prediction or no no-answer score; "
-                "a threshold is chosen on questions that have both."
+                "give both for each question to choose a threshold."
             )
     by_id = {question.id: question for question in questions}
     order = sorted((id for id in no_answer_scores if id in by_id), key=lambda id: no_answer_scores[id])
@@ -116,7 +119,7 @@ def best_threshold(
     nothing_is_right = sum(not question.golds for question in questions)
     found: dict[str, float] = {}
     for place, name in enumerate(("best_exact_match", "best_f1")):
-        # What is won, or lost, as one question more is answered, from none on.
+        # The change of the total when one more question is answered, starting from none.
         gains = (
             s[place] if by_id[id].golds else -float(predicted[id] != "") for id, s in zip(order, scores, strict=True)
         )
@@ -143,7 +146,7 @@ def _tokens(text: str, characters: bool) -> Counter[str]:
 
 
 def _overlap(guess: Counter[str], answer: Counter[str]) -> float:
-    """F1 of two bags, in the script's order of operations: a last bit may decide which threshold is the best."""
+    """F1 of two bags, in the script's order of operations, because rounding may decide which threshold is the best."""
     shared = (guess & answer).total()
     if not shared:
         return 0.0
@@ -152,7 +155,7 @@ def _overlap(guess: Counter[str], answer: Counter[str]) -> float:
 
 
 def _means(name: str, scores: Sequence[tuple[float, float]]) -> dict[str, float]:
-    """The mean exact match and F1; nothing of no scores."""
+    """The mean exact match and F1; empty if there are no scores."""
     if not scores:
         return {}
     exact, f1 = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
@@ -161,16 +164,16 @@ def _means(name: str, scores: Sequence[tuple[float, float]]) -> dict[str, float]
 
 def _check(questions: Sequence[Question]) -> None:
     if not questions:
-        raise UnmaskError("There are no questions whose answers could be scored.")
+        raise UnmaskError("There are no questions to score; give at least one.")
     seen: set[str] = set()
     for question in questions:
         where = question.place or f"The question '{question.id or question.text}'"
         if not question.id:
-            raise UnmaskError(f"{where} has no id, by which its answer could be found; give it one.")
+            raise UnmaskError(f"{where} has no id; give it one, so that its prediction can be found.")
         if question.id in seen:
-            raise UnmaskError(f"{where} has the id '{question.id}' of another question; make them differ.")
+            raise UnmaskError(f"{where} has the same id '{question.id}' as another question; make ids unique.")
         if question.possible and not question.golds:
             raise UnmaskError(
-                f"{where} has no annotated answer and is not marked as impossible; its answer cannot be scored."
+                f"{where} has no annotated answer and is not marked as impossible; add an answer or the mark."
             )
         seen.add(question.id)

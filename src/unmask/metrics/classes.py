@@ -1,4 +1,4 @@
-"""Classes: accuracy, F1 and Matthews' correlation of one label a row; exact matches and F1 of sets of labels."""
+"""Classes: accuracy, F1 and Matthews' correlation for one label a row; exact matches and F1 for sets of labels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 
 def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    """accuracy, macro F1 and Matthews' correlation of class ids [N]; with two classes, f1 of the second as well.
+    """accuracy, macro_f1 and mcc (Matthews' correlation) of class ids [N]; for two classes also f1 of the second.
 
-    Macro F1 is the mean over all labels; one that is neither true nor predicted anywhere counts as 0.
+    Macro F1 is the mean over all labels; a label that is neither true nor predicted anywhere counts as 0.
     """
     from sklearn.metrics import f1_score, matthews_corrcoef
 
@@ -25,7 +25,7 @@ def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -
 
 
 def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Label -> precision, recall, f1, and support: the number of rows that bear it."""
+    """Label -> precision, recall, f1, and support: the number of rows with that label."""
     from sklearn.metrics import precision_recall_fscore_support
 
     ids = list(range(len(labels)))
@@ -34,10 +34,10 @@ def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) ->
 
 
 def of_label_sets(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
-    """accuracy, micro F1 and macro F1 of sets of labels, bool [N, C]: whether row n bears label c.
+    """accuracy, micro_f1 and macro_f1 of sets of labels, bool [N, C]: whether row n has label c.
 
-    A row is accurate where its whole set is right. Micro F1 counts every (row, label) alike; macro F1 is the mean
-    over labels. Where there is nothing to find and nothing is found, F1 is 0.
+    A row is correct if its whole set is correct. Micro F1 gives each (row, label) the same weight; macro F1 is the mean
+    over labels. F1 is 0 if nothing is true and nothing is predicted.
     """
     right, guessed, support = _counts(predicted, true)
     return {
@@ -48,24 +48,24 @@ def of_label_sets(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
 
 
 def per_label(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Label -> precision, recall, f1 and support, of sets of labels, bool [N, C]."""
+    """Label -> precision, recall, f1 and support, for sets of labels, bool [N, C]."""
     right, guessed, support = _counts(predicted, true)
     f1 = _share(2 * right, guessed + support)
     return _report(labels, (_share(right, guessed), _share(right, support), f1, support))
 
 
 def _counts(predicted: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each label [C]: how often it is predicted rightly, predicted, and true."""
+    """For each label [C]: how often it is predicted correctly, predicted, and true."""
     return (predicted & true).sum(axis=0), predicted.sum(axis=0), true.sum(axis=0)
 
 
 def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """part / whole, and 0 of nothing."""
+    """part / whole; 0 if the whole is 0."""
     return part / np.maximum(1, whole)
 
 
 def _report(labels: Sequence[str], columns: Sequence[np.ndarray]) -> dict[str, dict[str, float]]:
-    """Label -> precision, recall, f1 and support, from a column [C] of each."""
+    """Label -> precision, recall, f1 and support, from a column [C] for each metric."""
     names = ("precision", "recall", "f1", "support")
     return {
         label: {name: float(column[i]) for name, column in zip(names, columns, strict=True)}

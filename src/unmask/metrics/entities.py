@@ -1,4 +1,4 @@
-"""Entities of tagged sentences: spans in IOB1, IOB2, IOBES and BILOU, counted as conlleval counts them."""
+"""Entities of tagged sentences: spans in IOB1, IOB2, IOBES and BILOU, scored like conlleval."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ Span = tuple[int, int, str]
 
 FIRST, LAST = frozenset("BSU"), frozenset("ESLU")
 PREFIXES = FIRST | LAST | {"I"}
-"""Begin, Inside, End or Last, Single or Unit: what stands before the dash of a tag in IOB1, IOB2, IOBES and BILOU."""
+"""Prefixes of tags in IOB1, IOB2, IOBES and BILOU: Begin, Inside, End or Last, Single or Unit."""
 
 
 def of_tags(
     predicted: Iterable[Sequence[str]], true: Iterable[Sequence[str]], labels: Sequence[str]
 ) -> dict[str, float]:
-    """Word accuracy, and precision, recall and F1 of what is tagged in sentences.
+    """Accuracy of words, and precision, recall and F1 of entities or tagged words.
 
-    Where the tags are of the IOB kind, whole entities are counted, as conlleval does (Tjong Kim Sang & De Meulder
-    2003). Otherwise words are, of every class but `outside`; where no class is that, accuracy alone is given.
+    For tags in an IOB scheme, precision, recall and F1 count whole entities, like conlleval (Tjong Kim Sang & De
+    Meulder 2003). For other tags they count words of all classes except `outside`; without such a class, only the
+    accuracy is returned.
     """
     predicted, true = list(predicted), list(true)
     pairs = [(p, t) for ps, ts in zip(predicted, true, strict=True) for p, t in zip(ps, ts, strict=True)]
@@ -35,7 +36,7 @@ def of_tags(
 def per_tag(
     predicted: Iterable[Sequence[str]], true: Iterable[Sequence[str]], labels: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Kind of entity, or tag, -> precision, recall, f1 and support."""
+    """Kind of entity, or tag -> precision, recall, f1 and support."""
     cut = spans if are_iob(labels) else words_as_spans
     guesses, facts = (_numbered(map(cut, sentences)) for sentences in (predicted, true))
     right, guessed, support = (Counter(kind for *_, kind in found) for found in (guesses & facts, guesses, facts))
@@ -44,13 +45,13 @@ def per_tag(
 
 
 def of_spans(predicted: Iterable[Sequence[Span]], true: Iterable[Sequence[Span]]) -> dict[str, float]:
-    """Precision, recall and F1 of the spans (begin, end, kind) of sentences; one is right where all three are."""
+    """Precision, recall and F1 of the spans (begin, end, kind) of sentences; all three must be correct."""
     guesses, facts = _numbered(predicted), _numbered(true)
     return _f1(len(guesses & facts), len(guesses), len(facts))
 
 
 def are_iob(labels: Sequence[str]) -> bool:
-    """Whether tags mark the begin and inside of entities: O, B-PER, I-PER and the like, or O, B and I alone."""
+    """Whether tags mark the begin and inside of entities: such as O, B-PER, I-PER, or only O, B and I."""
     inside = [label for label in labels if label != "O"]
     if {"O", "B", "I"} <= set(labels) and PREFIXES.issuperset(inside):
         return True
@@ -58,19 +59,19 @@ def are_iob(labels: Sequence[str]) -> bool:
 
 
 def outside(labels: Sequence[str]) -> str | None:
-    """The tag of words that are nothing special: "O", or the first of two."""
+    """The tag of words outside of entities: "O", or the first of two labels; None if there is no such tag."""
     return "O" if "O" in labels else labels[0] if len(labels) == 2 else None
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
     """(begin, end, kind) of the entities in the tags of a sentence; `end` is exclusive.
 
-    An entity ends before O, B or S, before another kind, and after E or S; anything else but O begins or goes on
-    with one. So IOB1, IOB2, IOBES and BILOU are read alike, and a stray I begins an entity, as in conlleval. An
-    unknown prefix only says that the word belongs to its kind; where no kind follows, the word is outside.
+    An entity ends before O, B or S, before another kind, and after E or S; every other tag except O begins or continues
+    one. So IOB1, IOB2, IOBES and BILOU need no separate rules, and a stray I begins an entity, as in conlleval. An
+    unknown prefix only means that the word belongs to the kind after it; without a kind, the word is outside.
 
-    conlleval itself knows neither S, L and U nor a B after E: it finds fewer entities of one kind that stand side
-    by side in IOBES and BILOU than in IOB2. Here they are the same in each.
+    conlleval itself knows neither S, L and U nor a B after E: it finds fewer adjacent entities of one kind in IOBES and
+    BILOU than in IOB2. Here all schemes give the same entities.
     """
     found = []
     begin, kind, last = -1, "", "O"
@@ -87,7 +88,7 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def words_as_spans(tags: Sequence[str]) -> list[Span]:
-    """Every word as an entity of its own tag."""
+    """Each word as an entity whose kind is its tag."""
     return [(i, i + 1, tag) for i, tag in enumerate(tags)]
 
 

@@ -1,4 +1,4 @@
-"""Hypotheses beside their references: lines counted, empty ones too, and tokenised text refused before it is scored."""
+"""Hypotheses and their references: counts of lines and of empty lines, and detection of tokenised text."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from unmask.errors import UnmaskError
 
 References = Sequence[str] | Sequence[Sequence[str | None]]
 
-# What tokenisers leave behind: a mark that stands alone after a word, the escapes and the split hyphen of Moses, the
-# joints of BPE (subword-nmt), SentencePiece and WordPiece. French writes " ?" and " :" as they are: these say nothing.
+# Signs of tokenisers: a full stop or comma after a space, the escapes and the split hyphen of Moses, the marks of BPE
+# (subword-nmt), SentencePiece and WordPiece. " ?" and " :" are not among them, because they are usual in French.
 SIGNS = re.compile(r"(?<=\w) [.,](?= |$)|&(?:apos|quot|amp|lt|gt|#\d+);|@-@|@@(?= |$)|▁|(?<= )##\w")
-# Share of lines with a sign: 0.2 % or less of text as people write it, over 90 % of tokenised text.
+# Smallest share of lines with a sign: plain text has 0.2 % or less, tokenised text over 90 %.
 TOKENISED = 0.1
 
 
 def tokenised_lines(texts: Sequence[str | None]) -> dict[int, str]:
-    """The lines that look tokenised: their numbers, from 1, and the first sign of it in each, such as " ." or "@-@"."""
+    """The numbers, from 1, of the lines that look tokenised, and the first sign in each, such as " ." or "@-@"."""
     found = ((number, SIGNS.search(text or "")) for number, text in enumerate(texts, 1))
     return {number: sign[0] for number, sign in found if sign}
 
 
 def refuse_tokenised(name: str, texts: Sequence[str | None]) -> None:
-    """Raises UnmaskError where at least one line in ten looks tokenised (`tokenised_lines`); `name` is of all lines.
+    """Raises UnmaskError if at least one line in ten looks tokenised (`tokenised_lines`); `name` describes the lines.
 
-    Detokenised text is what people write. Scores of tokens depend on who cut them, and cannot be compared.
+    Scores of tokenised text depend on the tokeniser, and cannot be compared; those of plain text can.
     """
     signs = tokenised_lines(texts)
     if len(signs) >= max(1, TOKENISED * len(texts)):
         number, sign = next(iter(signs.items()))
         raise UnmaskError(
             f"The {name} look tokenised: {len(signs)} of {len(texts)} lines do, the first is line {number} with "
-            f"'{sign}'; detokenise the text, or score the tokens as they are (--force; force=True in Python)."
+            f"'{sign}'; detokenise the text, or score the tokens anyway (--force; force=True in Python)."
         )
 
 
 def same_count(name: str, texts: Sequence[object], other: str, others: Sequence[object]) -> None:
-    """Raises UnmaskError where there are not as many of the one as of the other."""
+    """Raises UnmaskError if the two lists have different lengths."""
     if len(texts) != len(others):
         raise UnmaskError(
             f"There are {len(texts)} {name} and {len(others)} {other}; line n of both must be the same sentence."
@@ -48,23 +48,23 @@ def same_count(name: str, texts: Sequence[object], other: str, others: Sequence[
 
 @dataclass(frozen=True)
 class Texts:
-    """One system's hypotheses [N] beside R sets of references [R][N]; None where a sentence has fewer references."""
+    """The hypotheses [N] of one system, and R sets of references [R][N]; None fills up sentences with fewer."""
 
     hypotheses: list[str]
     references: list[list[str | None]]
 
     @classmethod
     def of(cls, hypotheses: Sequence[str], references: References, *, force: bool = True) -> Texts:
-        """From N texts and one list of N references, or several such lists.
+        """Build from N hypotheses and one list of N references, or several such lists.
 
         force  False: refuse text that looks tokenised, see `refuse_tokenised`
 
-        Raises UnmaskError where there is nothing to score, a number differs, or a line is not a text.
+        Raises UnmaskError if there is nothing to score, numbers of lines differ, or a line is not a text.
         """
         if isinstance(hypotheses, str) or isinstance(references, str):
-            raise UnmaskError("A single text was given where a list is needed; pass lists with one text a sentence.")
+            raise UnmaskError("A single text was given instead of a list; pass lists with one text for each sentence.")
         if not hypotheses or not references:
-            raise UnmaskError("There are no hypotheses, or no references, to score; pass a text of each a sentence.")
+            raise UnmaskError("There are no hypotheses or no references to score; pass one of each for every sentence.")
         sets: Any = [references] if isinstance(references[0], str | None) else references
         texts = cls(list(hypotheses), [list(one) for one in sets])
         texts._check()
@@ -75,24 +75,24 @@ class Texts:
 
     @property
     def named(self) -> list[tuple[str, Sequence[str | None]]]:
-        """All lists of lines, each with its name in a sentence."""
+        """All lists of lines, each with its name in error messages."""
         several = len(self.references) > 1
         names = [f"references (set {n})" if several else "references" for n in range(1, len(self.references) + 1)]
         return [("hypotheses", self.hypotheses), *zip(names, self.references, strict=True)]
 
     @property
     def by_sentence(self) -> list[list[str]]:
-        """The references of every sentence, N lists."""
+        """The references of each sentence, N lists."""
         return [[text for text in texts if text is not None] for texts in zip(*self.references, strict=True)]
 
     @property
     def streams(self) -> Any:
-        """The references [R][N] as sacrebleu takes them; its types know nothing of the None that it allows."""
+        """The references [R][N] in the form of sacrebleu, which accepts None although its types do not say so."""
         return self.references
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many sentences there are, and how many lines are empty or look tokenised."""
+        """The number of sentences, of empty lines, and of lines that look tokenised."""
         every = [text for texts in self.references for text in texts if text is not None]
         return {
             "sentences": len(self.hypotheses),
@@ -103,7 +103,7 @@ class Texts:
         }
 
     def some(self, rows: Sequence[int]) -> Texts:
-        """The sentences of these rows alone."""
+        """A copy with only the sentences of these rows."""
         return Texts([self.hypotheses[i] for i in rows], [[texts[i] for i in rows] for texts in self.references])
 
     def _check(self) -> None:
@@ -111,7 +111,7 @@ class Texts:
             same_count("hypotheses", self.hypotheses, name, lines)
             for number, text in enumerate(lines, 1):
                 if not isinstance(text, str) and (text is not None or name == "hypotheses"):
-                    raise UnmaskError(f"Line {number} of the {name} is {text!r}, not a text; pass one string a line.")
+                    raise UnmaskError(f"Line {number} of the {name} is {text!r}, not a text; pass strings only.")
         for number, texts in enumerate(self.by_sentence, 1):
             if not texts:
                 raise UnmaskError(f"Line {number} has no reference; give it one, or leave the line out.")

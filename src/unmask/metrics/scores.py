@@ -1,4 +1,4 @@
-"""Scores: correlations and the error of numbers."""
+"""Scores: correlations and errors of predicted numbers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 
 def of_scores(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
-    """Pearson's and Spearman's correlation, and the root mean squared error, of scores [N].
+    """Pearson's and Spearman's correlation, and the root mean squared error (in the unit of the scores), of scores [N].
 
-    A correlation that does not exist, because one side is constant, is 0.
+    A correlation is 0 if it is undefined because one side is constant.
     """
     from scipy.stats import pearsonr, spearmanr
 

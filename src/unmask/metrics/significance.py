@@ -1,4 +1,4 @@
-"""How sure a score of translations is: intervals and paired tests by bootstrap resampling, with sacrebleu's numbers."""
+"""Significance of translation scores: confidence intervals and paired tests by bootstrap resampling, like sacrebleu."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmask.metrics.translation import BLEU, Metric, Score, score
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems on the same sentences, and how likely such a difference is if they are equally good."""
+    """The scores of two systems on the same sentences, and the p-value of their difference if both are equally good."""
 
     baseline: Score
     system: Score
@@ -22,7 +22,7 @@ class Comparison:
 
     @property
     def difference(self) -> float:
-        """What the system gains over the baseline, in points."""
+        """The gain of the system over the baseline, in points."""
         return self.system.value - self.baseline.value
 
     def __str__(self) -> str:
@@ -38,13 +38,13 @@ def confidence_interval(
     seed: int = 12345,
     force: bool = False,
 ) -> Score:
-    """The score, with the interval that holds 95 % of the scores of as many sentences drawn again (Koehn 2004).
+    """The score with a 95 % confidence interval by bootstrap resampling (Koehn 2004).
 
-    trials, seed  how often the sentences are drawn with replacement, and from which generator; both are named in the
-                  signature, and for the same ones the numbers are sacrebleu's
+    trials, seed  number of samples of the sentences, drawn with replacement, and the seed of the generator. The
+                  signature has both, and the results equal those of sacrebleu
 
-    details  has also "mean", "low", "high" and "margin" (half of high - low): sacrebleu prints mean ± margin
-    Raises UnmaskError as `bleu` does.
+    `details` of the result has "mean", "low", "high" and "margin" (half of high - low): sacrebleu prints mean ± margin.
+    Raises UnmaskError as `bleu` does, and for fewer than one trial.
     """
     texts = Texts.of(hypotheses, references, force=force)
     metric = metric.resolve(texts)
@@ -65,13 +65,13 @@ def paired_bootstrap(
     seed: int = 12345,
     force: bool = False,
 ) -> Comparison:
-    """Is the system better or worse than the baseline by more than chance, on these sentences (Koehn 2004)?
+    """Test whether the system differs from the baseline by more than chance on these sentences (Koehn 2004).
 
-    The same sentences are drawn for both, `trials` times. The p-value is the share of them in which the size
-    of the difference is above its mean by more than the observed difference, as in sacrebleu; 1 where none is
-    observed. It knows nothing of what another training run would give: for that, train with several seeds.
+    The same sentences are drawn for both systems, `trials` times. The p-value is the share of trials in which the
+    absolute difference exceeds its mean by more than the observed difference, as in sacrebleu; 1 if the scores are
+    equal. It does not cover the variation between training runs: for that, train with several seeds.
 
-    Raises UnmaskError as `bleu` does.
+    Raises UnmaskError as `bleu` does, and for fewer than one trial.
     """
     both = [Texts.of(baseline, references, force=force), Texts.of(system, references, force=force)]
     metric = metric.resolve(both[0])
@@ -86,12 +86,12 @@ def paired_bootstrap(
 
 
 def _resampled(systems: Sequence[Texts], metric: Metric, trials: int, seed: int) -> np.ndarray:
-    """Scores [systems, trials] of sentences drawn with replacement, the same ones for every system."""
+    """Scores [systems, trials] of sentences drawn with replacement, the same sentences for every system."""
     if trials < 1:
-        raise UnmaskError(f"There are {trials} trials of resampling; take 1 or more, 1000 as a rule.")
+        raise UnmaskError(f"Resampling needs at least 1 trial, not {trials}; 1000 are usual.")
     rng = np.random.default_rng(seed)
     scorer = metric.scorer()
-    # Counts of every sentence [N, K], whose sums make the score: sacrebleu has them, but no public door to them.
+    # Counts of each sentence [N, K], whose sums determine the score. sacrebleu has no public function for them.
     counts = [np.array(scorer._extract_corpus_statistics(t.hypotheses, t.streams), dtype=np.float64) for t in systems]
     scores = np.empty((len(systems), trials))
     for trial in range(trials):

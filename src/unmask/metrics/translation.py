@@ -1,9 +1,9 @@
-"""Translations: BLEU and chrF by sacrebleu with the signature kept, by source length, with intervals; exact matches.
+"""Translations: BLEU and chrF by sacrebleu with their signatures, scores by source length, and exact matches.
 
 BLEU (Papineni et al. 2002) and chrF (Popović 2015) go from 0 to 100, as they are published; accuracies are fractions.
-Texts are detokenised, one string a sentence. References are a list of N strings or, where there are several, a list
-of such lists, as sacrebleu has them; None stands where a sentence has fewer. A signature (Post 2018) says what a
-number depends on: with the same signature, two numbers can be compared.
+Texts are detokenised, one string for each sentence. References are a list of N strings or, for several references, a
+list of such lists, as in sacrebleu; None fills up sentences with fewer. A signature (Post 2018) lists the settings of
+a score: two scores with the same signature can be compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from unmask.metrics.hypotheses import References, Texts, same_count
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric as Scorer
 
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # sacrebleu's that need no download
+TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")  # those of sacrebleu that need no download
 LETTER = re.compile(r"[^\W\d_]")
 HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 KANA = re.compile(r"[\u3041-\u30ff]")
@@ -33,13 +33,13 @@ BY_CHARACTER = re.compile(r"[\uac00-\ud7af\u0e01-\u0eff\u1000-\u109f\u1780-\u17f
 
 @dataclass(frozen=True)
 class Score:
-    """A number and all that is needed to say it again.
+    """A score, with all that is needed to reproduce it.
 
-    name       of the metric, as sacrebleu writes it: BLEU, chrF2, chrF2++
+    name       name of the metric in sacrebleu: BLEU, chrF2, chrF2++
     value      from 0 to 100
-    signature  the references, case, tokeniser, smoothing and version of sacrebleu that it was made with
-    details    how many sentences, how many lines are empty or look tokenised; BLEU: its precisions (0 to 100), brevity
-               penalty and lengths in tokens; from `confidence_interval`: the mean, low and high end
+    signature  number of references, case, tokeniser, smoothing and version of sacrebleu
+    details    number of sentences, of empty lines, and of lines that look tokenised; for BLEU the precisions (0 to
+               100), brevity penalty and lengths in tokens; from `confidence_interval` the mean, low end and high end
     """
 
     name: str
@@ -52,18 +52,18 @@ class Score:
 
 
 class Metric:
-    """What is measured, as a value: `Bleu` or `ChrF`."""
+    """The settings of a metric, as a value: `Bleu` or `ChrF`."""
 
     def resolve(self, texts: Texts) -> Metric:
-        """The same, with every choice made that depends on what is scored."""
+        """A copy in which settings that depend on the texts are chosen."""
         return self
 
     def scorer(self) -> Scorer:
-        """The metric of sacrebleu that counts."""
+        """The metric of sacrebleu that computes the score."""
         raise NotImplementedError
 
     def details(self, found: Any) -> dict[str, Any]:
-        """What a score of that metric tells besides its value."""
+        """The details of a score of this metric, besides its value."""
         return {}
 
 
@@ -71,9 +71,9 @@ class Metric:
 class Bleu(Metric):
     """BLEU.
 
-    tokenize   one of TOKENIZERS; None: by the script of the references, see `tokenizer_for`
-    lowercase  count "The" and "the" as the same
-    smoothing  of n-gram orders without a match: "exp" as sacrebleu does, or "none"
+    tokenize   one of TOKENIZERS; None: chosen by the script of the references, see `tokenizer_for`
+    lowercase  whether "The" and "the" are the same word
+    smoothing  smoothing of n-gram orders without a match: "exp", the default of sacrebleu, or "none"
     """
 
     tokenize: str | None = None
@@ -86,7 +86,7 @@ class Bleu(Metric):
         return replace(self, tokenize=tokenizer_for([text for trues in texts.by_sentence for text in trues]))
 
     def scorer(self) -> Scorer:
-        """Raises UnmaskError for a tokeniser that does not exist or whose package is missing."""
+        """Raises UnmaskError for an unknown tokeniser or smoothing, and if the package of a tokeniser is missing."""
         of_sacrebleu = _sacrebleu().BLEU
         known = [name for name in TOKENIZERS if name in of_sacrebleu.TOKENIZERS]
         tokenize = self.tokenize or "13a"
@@ -94,7 +94,7 @@ class Bleu(Metric):
             raise unknown("tokenizer", tokenize, known)
         if self.smoothing not in ("exp", "none"):
             raise unknown("smoothing", self.smoothing, ["exp", "none"])
-        try:  # `force`, for `Texts.of` has looked already
+        try:  # `force`, because `Texts.of` has checked the texts already
             return of_sacrebleu(tokenize=tokenize, lowercase=self.lowercase, smooth_method=self.smoothing, force=True)
         except RuntimeError:
             raise UnmaskError(
@@ -116,10 +116,10 @@ BLEU = Bleu()
 
 @dataclass(frozen=True, kw_only=True)
 class ChrF(Metric):
-    """chrF2: n-grams of characters, recall counting twice as much as precision (Popović 2015).
+    """chrF2: n-grams of characters, where recall counts twice as much as precision (Popović 2015).
 
-    words      n-grams of words that count as well; 2 is chrF++ (Popović 2017)
-    lowercase  count "The" and "the" as the same
+    words      length of the longest n-gram of words that counts as well; 2 is chrF++ (Popović 2017)
+    lowercase  whether "The" and "the" are the same word
     """
 
     words: int = 0
@@ -130,10 +130,10 @@ class ChrF(Metric):
 
 
 def tokenizer_for(texts: Sequence[str]) -> str:
-    """The tokeniser of `Bleu` that suits the script of most letters, whatever is installed.
+    """The tokeniser of `Bleu` for the script of most letters of the texts; it does not depend on installed packages.
 
-    "zh" for Chinese; "char" for Japanese, Korean, Thai, Lao, Burmese and Khmer, where words are not what stands
-    between spaces; "13a" for all others. Papers on Japanese and Korean often report "ja-mecab" and "ko-mecab".
+    "zh" for Chinese; "char" for Japanese, Korean, Thai, Lao, Burmese and Khmer, in which spaces do not separate words;
+    "13a" for all others. Papers on Japanese and Korean often report "ja-mecab" and "ko-mecab".
     """
     letters = "".join(LETTER.findall("".join(texts)))
     han, kana, others = (len(script.findall(letters)) for script in (HAN, KANA, BY_CHARACTER))
@@ -146,7 +146,7 @@ def tokenizer_for(texts: Sequence[str]) -> str:
 
 
 def score(texts: Texts, metric: Metric, **resampling: int) -> Score:
-    """The score of texts that were looked through; what they are resampled with is added to the signature."""
+    """The score of texts that `Texts.of` has checked; the settings of resampling are added to the signature."""
     metric = metric.resolve(texts)
     scorer = metric.scorer()
     found = scorer.corpus_score(texts.hypotheses, texts.streams)
@@ -164,11 +164,11 @@ def bleu(
     lowercase: bool = False,
     force: bool = False,
 ) -> Score:
-    """BLEU of detokenised texts, as sacrebleu counts it; `tokenize` and `lowercase` as in `Bleu`.
+    """BLEU of detokenised texts, by sacrebleu; `tokenize` and `lowercase` as in `Bleu`.
 
-    force  score text that looks tokenised all the same
+    force  whether to score text that looks tokenised
 
-    Raises UnmaskError where there is nothing to score, numbers of lines differ, or text looks tokenised.
+    Raises UnmaskError if there is nothing to score, numbers of lines differ, or text looks tokenised.
     """
     return score(Texts.of(hypotheses, references, force=force), Bleu(tokenize=tokenize, lowercase=lowercase))
 
@@ -181,27 +181,28 @@ def chrf(
     lowercase: bool = False,
     force: bool = False,
 ) -> Score:
-    """chrF2 of detokenised texts, or chrF2++ where `words` is 2, as sacrebleu counts it; errors as of `bleu`."""
+    """chrF2 of detokenised texts, or chrF2++ if `words` is 2, by sacrebleu; errors as in `bleu`."""
     return score(Texts.of(hypotheses, references, force=force), ChrF(words=words, lowercase=lowercase))
 
 
 def multi30k_bleu(hypotheses: Sequence[str], references: References, *, tokenize: str = "13a") -> Score:
-    """BLEU of lower-cased tokens, as papers on Multi30k report it; it is higher than `bleu`, so report that beside it.
+    """BLEU of lower-cased tokens, as papers on Multi30k report it. It is higher than `bleu`, so report both.
 
-    tokenize  "13a" for detokenised texts; "none" for texts that are tokenised already, by Moses for instance: the
-              number is then that of multi-bleu.perl -lc. Nothing is refused here.
+    tokenize  "13a" for detokenised texts; "none" for texts that are tokenised already, for instance by Moses: the
+              score is then that of multi-bleu.perl -lc. Tokenised text is not refused here.
 
-    As in that script, nothing is smoothed. Moses and 13a cut German and French differently in places (apostrophes,
-    abbreviations), so small differences to a published number say nothing.
+    As in that script, there is no smoothing. Moses and 13a differ in details for German and French (apostrophes,
+    abbreviations), so small differences from published scores are not significant.
     """
     metric = Bleu(tokenize=tokenize, lowercase=True, smoothing="none")
     return score(Texts.of(hypotheses, references), metric)
 
 
 def exact_match_accuracy(hypotheses: Sequence[str], references: References) -> float:
-    """The share of texts that equal a reference but for spaces: for dates and the like, which have one answer.
+    """The share of hypotheses that equal a reference, apart from whitespace; for dates and other texts with one correct
+    form.
 
-    Raises UnmaskError as `bleu` does, but does not care what is tokenised.
+    Raises UnmaskError as `bleu` does, but accepts tokenised text.
     """
     texts = Texts.of(hypotheses, references)
     right = [
@@ -216,9 +217,11 @@ def token_accuracy(
     references: Sequence[str],
     split: Callable[[str], Sequence[str]] = str.split,
 ) -> float:
-    """The share of places at which text and reference have the same token; where one is longer, its rest is wrong.
+    """The share of positions at which hypothesis and reference have the same token; the surplus of the longer one
+    counts as wrong.
 
-    split  from a text to its tokens: words between spaces, or `list` for characters
+    split  splits a text into tokens: into words at spaces, or `list` for characters
+
     Raises UnmaskError as `exact_match_accuracy` does.
     """
     texts = Texts.of(hypotheses, [references])
@@ -235,15 +238,15 @@ def token_accuracy(
 
 @dataclass(frozen=True)
 class Bucket:
-    """The sentences whose source is longer than `above` and at most `up_to` words long (None: however long).
+    """The sentences whose source has more than `above` and at most `up_to` words (None: no limit).
 
-    Sources of no words are in the first bucket.
+    Sources without words are in the first bucket.
     """
 
     above: int
     up_to: int | None
     count: int
-    score: Score | None  # None where there are no such sentences
+    score: Score | None  # None if there are no such sentences
 
     def __str__(self) -> str:
         low = f"over {self.above}" if self.above else ""
@@ -253,7 +256,7 @@ class Bucket:
 
 
 def count_words(text: str) -> int:
-    """How many words, between spaces."""
+    """The number of words, separated by spaces."""
     return len(text.split())
 
 
@@ -267,22 +270,23 @@ def by_length(
     length: Callable[[str], int] = count_words,
     force: bool = False,
 ) -> list[Bucket]:
-    """The score of short and of long sentences apart: attention against none (Bahdanau et al. 2014, figure 2).
+    """The scores of short and of long sentences, such as those that compare models with and without attention (Bahdanau
+    et al. 2014, figure 2).
 
-    bounds  ascending: up to the first, up to the second, .., and all that is longer
+    bounds  upper bounds of the buckets, ascending; a last bucket has all longer sentences
     metric  `Bleu` or `ChrF`; its tokeniser is chosen once, for all buckets
-    length  of a source: its words, or `len` for characters where a script has no spaces
+    length  length of a source: in words, or `len` for characters in scripts without spaces
 
-    The score of few sentences says little: every bucket has its count. Raises UnmaskError as `bleu` does, and where
-    bounds do not ascend from 1 or more.
+    Buckets have their number of sentences, because a score of few sentences is unreliable. Raises UnmaskError as `bleu`
+    does, and if the bounds do not ascend from 1 or more.
     """
     texts = Texts.of(hypotheses, references, force=force)
     same_count("sources", sources, "hypotheses", texts.hypotheses)
     metric = metric.resolve(texts)
     edges = [0, *bounds]
     if len(edges) < 2 or any(low >= high for low, high in pairwise(edges)):
-        raise UnmaskError(f"The bounds of lengths are {list(bounds)}; give one or more that ascend, from 1 or more.")
-    place = np.searchsorted(bounds, [length(source) for source in sources])  # [N]; a bound is in its own bucket
+        raise UnmaskError(f"The bounds of lengths are {list(bounds)}; give one or more, ascending, from 1 or more.")
+    place = np.searchsorted(bounds, [length(source) for source in sources])  # [N]; the bounds are inclusive
     buckets = []
     for number, (above, up_to) in enumerate(zip(edges, [*bounds, None], strict=True)):
         rows = np.flatnonzero(place == number).tolist()

@@ -1,4 +1,4 @@
-"""Parts: tensors in, tensors out; no text, no task, no name of a model."""
+"""Parts of models: they map tensors to tensors, and know no text, no task and no model."""
 
 from unmask.kernels.linear import Logits
 from unmask.nn.attention import Attention, AttentionMap, record_attention

@@ -33,10 +33,10 @@ def attention(
     look: Callable[[Tensor], None] | None = None,
 ) -> Tensor:
     """softmax(scale q k^T + bias) v (Vaswani et al. 2017, equation 1), [B, H, T, K]; a hidden key has a bias of -inf.
-    `kernels.attention.attend` computes the same by the kernel that is fastest.
+    `kernels.attention.attend` computes the same with the fastest kernel.
 
-    rate  of dropout on the weights
-    look  is handed the weights, [B, H, T, S], before dropout
+    rate  rate of dropout on the weights
+    look  receives the weights, [B, H, T, S], before dropout
     """
     group = q_BHTK.shape[1] // k_BNSK.shape[1]  # heads of queries that read the same keys
     k_BHSK, v_BHSK = (x if group == 1 else x.repeat_interleave(group, 1) for x in (k_BNSK, v_BNSK))
@@ -48,18 +48,19 @@ def attention(
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2): what differs is handed in, not switched on.
+    """Scaled dot-product attention (Vaswani et al. 2017, section 3.2). Variants are parts, not flags.
 
-    Self-attention passes x only; cross-attention passes the keys too; values default to the keys. What was projected
-    before is not projected again: self-attention continues from a `cache`, cross-attention reads what `project` made.
+    Self-attention passes x only; cross-attention passes the keys too; values default to the keys. Projections are
+    reused: self-attention continues from a `cache`, and cross-attention reads the result of `project`.
 
     kv_heads              heads of keys and values, each read by heads / kv_heads query heads (Ainslie et al. 2023)
     head_dim              width of a head, dim / heads by default
-    key_dim, value_dim    width of what keys and values are made from: dim and key_dim by default
-    position              a scheme that rotates or adds to the scores; one shared by all layers goes to the `Stack`
-    bias                  whether the four projections have one
-    scale                 of the scores, head_dim^-0.5 by default; 1 in T5
-    dropout               rate on the attention weights, while training
+    key_dim, value_dim    width of the inputs of the key and value projections: dim and key_dim by default
+    position              a scheme that rotates queries and keys, or adds to the scores; a scheme that all layers share
+                          belongs in the `Stack`
+    bias                  whether the four projections have a bias
+    scale                 scale of the scores, head_dim^-0.5 by default; 1 in T5
+    dropout               rate on the attention weights, in training
     """
 
     def __init__(
@@ -101,9 +102,9 @@ class Attention(nn.Module):
         positions_BT: Tensor | None = None,
         cache: KeyValues | None = None,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]. A query that may see no key at all gets the output projection of zero.
+        """[B, T, D] -> [B, T, D]. A query that sees no key gets the output projection of zero.
 
-        cache  keys and values of the tokens before x, which those of x join; `positions_BT` then says where x stands
+        cache  keys and values of the tokens before x; those of x are added. `positions_BT` has the positions of x
         """
         x_BTD = cast(x_BTD)  # once, not for each of the three projections
         if keys_BSD is None and values_BSD is None:
@@ -134,9 +135,12 @@ class Attention(nn.Module):
         return self.output(y_BHTK.transpose(1, 2).flatten(2))
 
     def project(self, keys_BSD: Tensor, values_BSD: Tensor | None = None) -> KeyValues:
-        """Keys and values of a memory [B, S, D], for any number of forwards."""
+        """Compute the keys and values of a memory [B, S, D] once, for any number of calls.
+
+        Raises UnmaskError if the position scheme rotates keys.
+        """
         if self.position.opens("rotate"):
-            raise UnmaskError("A memory has no places to rotate its keys by; give this Attention no such positions.")
+            raise UnmaskError("The keys of a memory have no positions; give this Attention no rotary positions.")
         return KeyValues(*(x_BNSK.contiguous() for x_BNSK in self._project(keys_BSD, values_BSD)))
 
     def _project(self, keys_BSD: Tensor, values_BSD: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -150,7 +154,7 @@ class Attention(nn.Module):
 
 
 class AttentionMap(NamedTuple):
-    """The weights of one call of one attention: its name in the model, and [B, H, T, S] before dropout."""
+    """The weights of one call of one attention layer: its name in the model, and [B, H, T, S] before dropout."""
 
     name: str
     weights: Tensor
@@ -158,11 +162,11 @@ class AttentionMap(NamedTuple):
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[list[AttentionMap]]:
-    """Collect the attention weights of every forward inside the `with`, in the order of the calls.
+    """Collect the attention weights of every forward pass inside the `with`, in the order of the calls.
 
-    Attention is every part with a `recorder`: a function that receives the weights, or None. Outputs stay the same. A
-    block that runs twelve times is recorded twelve times. The weights keep their graph, which distillation needs; look
-    at a trained model under `torch.no_grad()`.
+    Every part with an attribute `recorder`, a function that receives the weights or None, is recorded. Outputs stay
+    the same. A block that runs twelve times is recorded twelve times. The weights keep their graph, which distillation
+    needs; use `torch.no_grad()` to inspect a trained model.
 
     >>> import torch
     >>> attention = Attention(8, 2)

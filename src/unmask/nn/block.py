@@ -1,4 +1,4 @@
-"""Feed-forward, residual, block and stack: the frame that holds attention, with nothing to switch.
+"""Feed-forward, residual, block and stack: the frame around attention. Variants are parts, not flags.
 
 Shapes: B rows, T tokens, S tokens of the memory, D width.
 """
@@ -68,12 +68,12 @@ ACTIVATIONS: dict[str, Activation] = {
     "tanh": torch.tanh,
     "linear": _linear,
 }
-"""Activations by the names that folders have for them. Several names stand for one function: those of GELU by its
-definition, of GELU by a tanh, and of SiLU; a folder keeps the name that it has."""
+"""Activations by their names in folders. Exact GELU, GELU approximated with tanh, and SiLU have several names each; a
+folder keeps its name."""
 
 
 class FeedForward(nn.Module):
-    """down(activation(up(x))), each token by itself (Vaswani et al. 2017, section 3.3).
+    """down(activation(up(x))), for each token separately (Vaswani et al. 2017, section 3.3).
 
     dropout  rate on the hidden features; BERT has none there
     """
@@ -116,8 +116,8 @@ FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
     **{f"gated-{name}": partial(GatedFeedForward, activation=f, bias=False) for name, f in ACTIVATIONS.items()},
     "gated-gelu": partial(GatedFeedForward, activation=_TANH_GELU, bias=False),
 }
-"""Feed-forward layers by their published names: T5 1.0 has "relu", 1.1 "gated-gelu" (Shazeer 2020), by which GELU by a
-tanh is meant; "gated-gelu_python" is the one with GELU by its definition."""
+"""Feed-forward layers by their published names: T5 1.0 has "relu", and 1.1 has "gated-gelu" (Shazeer 2020), which is
+GELU approximated with tanh; "gated-gelu_python" has exact GELU."""
 
 
 class Residual(nn.Module):
@@ -132,12 +132,12 @@ class Residual(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """[B, T, D] -> [B, T, D]; further arguments go to `f` as they are."""
+        """[B, T, D] -> [B, T, D]; further arguments are passed to `f`."""
         return self.after(x_BTD + self.dropout(self.f(self.before(x_BTD), *args, **kwargs)))
 
 
 class Block(nn.Module):
-    """One layer: self-attention, then attention to a memory where there is `cross`, then feed-forward."""
+    """One layer: self-attention, then attention to a memory if there is a `cross`, then feed-forward."""
 
     def __init__(self, attention: Residual, feedforward: Residual, cross: Residual | None = None):
         super().__init__()
@@ -153,7 +153,7 @@ class Block(nn.Module):
         positions_BT: Tensor | None = None,
         cache: BlockCache | None = None,
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]. With a cache, x continues from its tokens, and the memory is the cache's."""
+        """[B, T, D] -> [B, T, D]. With a cache, x continues its tokens, and the memory is that of the cache."""
         own, memory = (None, memory_BSD) if cache is None else cache
         x_BTD = self.attention(x_BTD, bias=bias, positions_BT=positions_BT, cache=own)
         if self.cross is not None:
@@ -163,7 +163,7 @@ class Block(nn.Module):
         return self.feedforward(x_BTD)
 
     def begin(self, memory_BSD: Tensor | None = None) -> BlockCache:
-        """What this block keeps before the first token: the keys and values of the memory."""
+        """The cache of this block before the first token, with the keys and values of the memory."""
         if self.cross is None or memory_BSD is None:
             return BlockCache(KeyValues())
         attention = self.cross.f
@@ -172,11 +172,11 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Blocks run one after the other.
+    """A sequence of blocks.
 
-    order     which block runs when; ALBERT is `Stack([block], order=[0] * 12)`, its parameters stored once
+    order     index of the block of each layer; ALBERT is `Stack([block], order=[0] * 12)`, its parameters stored once
     position  a scheme whose bias all layers share (T5, ALiBi)
-    norm      what the last block's output goes through; pre-norm models need one
+    norm      norm of the last block's output; pre-norm models need one
     """
 
     def __init__(
@@ -205,17 +205,17 @@ class Stack(nn.Module):
     ) -> Tensor:
         """[B, T, D] -> [B, T, D].
 
-        mask           which tokens see which; None: all see all
-        memory         [B, S, D], what blocks with `cross` attend to
-        memory_mask    which of its tokens are seen
-        positions_BT   place of each token in its own sequence; None: 0 … T-1, or those that follow in the cache
-        cache          tokens that x continues from, as `begin` made it: it knows the memory and what is seen, so that
-                       neither `mask` nor `memory` are given
+        mask           the tokens that each token sees; None: all see all
+        memory         [B, S, D], the input of the blocks' cross-attention
+        memory_mask    the tokens of the memory that are visible; None: all
+        positions_BT   position of each token in its sequence; None: 0 … T-1, or the next ones after the cache
+        cache          the cache of the tokens that x continues, from `begin`; it has the memory and the masks, so
+                       `mask` and `memory` must be None
         """
         if cache is not None:
             if mask is not None or memory is not None:
                 raise UnmaskError(
-                    "A cache knows the memory and which tokens are seen; pass no mask and no memory to it."
+                    "A cache already has the memory and the mask; pass neither a mask nor a memory with it."
                 )
             return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
@@ -228,13 +228,14 @@ class Stack(nn.Module):
         return self.norm(x_BTD)
 
     def begin(self, memory: Tensor | None = None, *, memory_mask: Mask | None = None, width: int = 1) -> Cache:
-        """A cache before the first token: what one token after another, or several at once, continues from.
+        """An empty cache, for tokens that are fed one by one or several at once.
 
-        memory  [B, S, D], what blocks with `cross` attend to; its keys and values are made here, once
-        width   W hypotheses of each row of the memory: the tokens [B, W] are then one of each, not W of one sequence
+        memory  [B, S, D], the input of the blocks' cross-attention; its keys and values are computed here, once
+        width   W hypotheses of each row of the memory: the tokens [B, W] are then the next token of each hypothesis,
+                instead of W tokens of one sequence
 
-        Raises `UnmaskError` where W > 1 and an attention has a position scheme that needs the distances of its keys:
-        those of hypotheses lie side by side. What the Stack adds for all layers is no obstacle.
+        Raises `UnmaskError` if W > 1 and an attention layer has its own scheme that depends on distances, because the
+        keys of hypotheses are interleaved. A scheme of the Stack works with any width.
         """
         schemes = [part.position for part in self.modules() if isinstance(part, Attention)]
         in_line = any(scheme.opens("bias", "score") for scheme in schemes)
@@ -245,7 +246,7 @@ class Stack(nn.Module):
         return Cache(caches, memory_mask=visible, width=width, by_distance=by_distance, in_line=in_line)
 
     def _continue(self, x_BTD: Tensor, positions_BT: Tensor | None, cache: Cache) -> Tensor:
-        """The same for tokens that come after those of a cache."""
+        """Run `forward` for tokens that continue those of a cache."""
         B, T, _ = x_BTD.shape
         positions_BT = cache.positions(T, x_BTD.device) if positions_BT is None else positions_BT
         bias = Bias(cache.advance(B, T, x_BTD.device)).plus(self._by_place(T, cache, x_BTD.device))
@@ -257,8 +258,8 @@ class Stack(nn.Module):
         return self.norm(x_BTD)
 
     def _by_place(self, T: int, cache: Cache, device: torch.device) -> Tensor | None:
-        """What the scheme of the Stack adds to the scores of T new tokens, [H, T, S] or, where they are one of each
-        hypothesis, at the same place, [H, 1, S]."""
+        """The bias of the Stack's position scheme for T new tokens: [H, T, S], or [H, 1, S] if they are one token of
+        each hypothesis, all at the same position."""
         if cache.width == 1:
             return self.position.bias(T, cache.length, device)
         bias_H1T = self.position.bias(1, cache.length, device)

@@ -1,6 +1,6 @@
-"""Words from their characters: a convolution with the largest answer of each filter, and highway layers behind it.
+"""Word vectors from characters: convolutions with max-pooling over characters, then highway layers.
 
-Shapes: W words, C characters of the longest, E width of a character, F filters of a width, D width of a word.
+Shapes: W words, C characters of the longest, E width of a character, F filters of one width, D width of a word.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Highway(nn.Module):
 
 
 class CharacterCNN(nn.Module):
-    """project(highways(relu(max over places of each filter))): a word from its characters (Kim et al. 2016).
+    """project(highways(relu(max over characters of each filter))): word vectors from characters (Kim et al. 2016).
 
-    A filter that sees k characters stands at each character of the word and sees zeros behind its end.
+    A filter of width k is applied at each character of the word, with zeros after its end.
 
-    filters   characters that a filter sees -> number of such filters
-    outputs   width of a word; None: the filters as they are
+    filters   width of a filter in characters -> number of such filters
+    outputs   width of a word; None: the number of filters, without a projection
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class CharacterCNN(nn.Module):
         self.width = width if outputs is None else outputs
 
     def forward(self, characters_WC: Tensor, lengths_W: Tensor) -> Tensor:
-        """[W, C] ids, the first `lengths_W` of each word -> [W, D]. Equal words are read once."""
+        """[W, C] ids, `lengths_W` for each word and then padding -> [W, D]. Equal words are computed once."""
         characters_WC, lengths_W, back_W = _distinct(characters_WC, lengths_W)
         read_WC = torch.arange(characters_WC.shape[1], device=characters_WC.device) < lengths_W[:, None]
         x_WEC = (self.token(characters_WC) * read_WC[..., None]).transpose(1, 2)
@@ -63,6 +63,6 @@ class CharacterCNN(nn.Module):
 
 
 def _distinct(characters_WC: Tensor, lengths_W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The different words, their lengths, and for each word which of them it is."""
+    """The distinct words, their lengths, and for each word its index among them."""
     rows, back_W = torch.cat([characters_WC, lengths_W[:, None]], 1).unique(dim=0, return_inverse=True)
     return rows[:, :-1], rows[:, -1], back_W

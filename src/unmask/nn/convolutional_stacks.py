@@ -1,6 +1,6 @@
 """The convolutional encoder and decoder of ConvS2S (Gehring et al. 2017).
 
-Shapes: B rows (sources), T tokens written, S tokens read, E width of the vectors, C width of a layer, O width of the
+Shapes: B rows (sources), T target tokens, S source tokens, E width of the vectors, C width of a layer, O width of the
 output.
 """
 
@@ -16,7 +16,7 @@ from unmask.nn.multi_step_attention import Memory, MultiStepAttention
 
 
 def normalised_linear(inputs: int, outputs: int) -> nn.Linear:
-    """A linear map, weight-normalised as every layer but the tables is (section 3.5)."""
+    """A weight-normalised linear map, as all layers except the embeddings are (section 3.5)."""
     return weight_norm(nn.Linear(inputs, outputs))
 
 
@@ -33,14 +33,14 @@ class AttentiveBlock(nn.Module):
 
 
 class ConvolutionalEncoder(nn.Module):
-    """To the width of the blocks, through them, and back to that of the vectors."""
+    """output(blocks(input(e))): a projection to the width of the blocks, the blocks, and a projection back."""
 
     def __init__(self, input: nn.Linear, blocks: Sequence[GatedBlock], output: nn.Linear):
         super().__init__()
         self.input, self.blocks, self.output = input, nn.ModuleList(blocks), output
 
     def forward(self, e_BSE: Tensor, real_BS1: Tensor | None = None) -> Tensor:
-        """[B, S, E] -> z [B, S, E]. `real_BS1` is 0 at padding; None: there is none."""
+        """[B, S, E] -> z [B, S, E]. `real_BS1` is 0 at padding; None: there is no padding."""
         x_BSC = self.input(e_BSE)
         for block in self.blocks:
             x_BSC = block(x_BSC, real_BS1)
@@ -49,7 +49,8 @@ class ConvolutionalEncoder(nn.Module):
 
 
 class ConvolutionalDecoder(nn.Module):
-    """To the width of the blocks, through them, and to that of the output layer."""
+    """dropout(output(blocks(input(g)))): a projection to the width of the blocks, the blocks, and a projection to the
+    width of the output layer."""
 
     def __init__(self, input: nn.Linear, blocks: Sequence[AttentiveBlock], output: nn.Linear, *, dropout: float = 0.0):
         super().__init__()
@@ -57,11 +58,11 @@ class ConvolutionalDecoder(nn.Module):
         self.dropout = Dropout(dropout)
 
     def windows(self) -> list[Window]:
-        """Of each block, before the first token."""
+        """An empty window for each block, before the first token."""
         return [Window() for _ in self.blocks]
 
     def forward(self, g_BTE: Tensor, memory: Memory, windows: Sequence[Window] | None = None) -> Tensor:
-        """[B, T, E] -> [B, T, O]; with `windows`, the tokens go on where those of the call before ended."""
+        """[B, T, E] -> [B, T, O]; with `windows`, the tokens continue those of the previous call."""
         x_BTC = self.input(g_BTE)
         for block, window in zip(self.blocks, windows or self.windows(), strict=True):
             x_BTC = block(x_BTC, g_BTE, memory, window)

@@ -8,8 +8,8 @@ from unmask.kernels.dropout import dropout
 
 
 class Dropout(nn.Dropout):
-    """Sets a share `p` of the numbers to zero while training, and scales the others by 1 / (1 - p)."""
+    """In training, sets each number to zero with probability `p`, and scales the others by 1 / (1 - p)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Any shape, which stays."""
+        """[...] -> [...], for any shape."""
         return dropout(x, self.p, self.training)

@@ -1,6 +1,6 @@
 """Embeddings: token (plain or factorised), signal, segment, and the input layer that adds them up.
 
-Shapes: B rows, T tokens, D width, V vocabulary, P places that carry a row of F raw numbers.
+Shapes: B rows, T tokens, D width, V vocabulary, P places with F raw numbers each.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from unmask.types import Kind, Signal
 
 
 class Token(nn.Embedding):
-    """One vector a token.
+    """One vector for each token.
 
     factor   width of the stored vectors, which a linear map without bias widens to `dim`: V * factor + factor * dim
-             parameters in place of V * dim (Lan et al. 2020, section 3.1)
+             parameters instead of V * dim (Lan et al. 2020, section 3.1)
     padding  id whose vector starts at zero and gets no gradient from the input
     """
 
@@ -34,7 +34,8 @@ class Token(nn.Embedding):
 
 
 class ScaledToken(Token):
-    """Token vectors times sqrt(D), so that sinusoids do not drown them while the output shares them (section 3.4)."""
+    """Token vectors times sqrt(D): vectors that the output shares would be small compared with the sinusoids (Vaswani
+    et al. 2017, section 3.4)."""
 
     def forward(self, tokens_BT: Tensor) -> Tensor:
         x_BTD = super().forward(tokens_BT)
@@ -42,27 +43,27 @@ class ScaledToken(Token):
 
 
 class Patch(nn.Module):
-    """One linear map of the raw numbers of a place: the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation 1),
-    where the published convolution has the same weights as a kernel."""
+    """A linear map of the raw numbers of a place, such as the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation
+    1). The published code computes it as a convolution with the same weights."""
 
     def __init__(self, numbers: int, dim: int):
         super().__init__()
         self.project = nn.Linear(numbers, dim)
 
     def forward(self, signal: Signal, shape: torch.Size) -> Tensor:
-        """Values [P, F] of some places of rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
+        """The values [P, F] of a signal in rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
         vectors_PD = self.project(signal.values)
         rows_ND = vectors_PD.new_zeros(shape.numel(), vectors_PD.shape[-1]).index_copy(0, signal.places, vectors_PD)
         return rows_ND.unflatten(0, shape)
 
 
 class Places(nn.Module):
-    """What each place holds, as a vector: of its raw values, of its kind, or of its id.
+    """The vector of each place: from its raw values, its kind, or its id.
 
-    signal  (Signal, shape [B, T]) -> [B, T, D]: what makes vectors of raw values, as `Patch` does
+    signal  embedding of raw values, such as `Patch`: (Signal, shape [B, T]) -> [B, T, D]
     dim     D
-    kinds   kinds of places that have a learned vector each, wherever they stand
-    token   the vectors of ids, where a model reads these too
+    kinds   kinds of places with one learned vector each
+    token   embedding of ids, if the model reads ids too
     """
 
     def __init__(self, signal: nn.Module, dim: int, kinds: Sequence[Kind], token: nn.Embedding | None = None):
@@ -73,7 +74,7 @@ class Places(nn.Module):
     def forward(self, tokens_BT: Tensor, signal: Signal | None = None) -> Tensor:
         """[B, T] int64 -> [B, T, D]; padding is zero. Raises UnmaskError for a batch without raw values."""
         if signal is None:
-            raise UnmaskError("This model reads raw values, such as pixels or samples, but the batch has tokens alone.")
+            raise UnmaskError("This model reads raw values, such as pixels or samples, but the batch has only tokens.")
         x_BTD = self.signal(signal, tokens_BT.shape)
         x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
         if self.token is not None:
@@ -84,26 +85,26 @@ class Places(nn.Module):
 
 
 class Segment(nn.Embedding):
-    """One vector a segment: which sentence of a pair a token belongs to (BERT, section 3). A table of one, as RoBERTa
-    has, tells none apart: all tokens are in it, whatever a tokenizer says."""
+    """One vector for each segment, the sentence of a pair that a token belongs to (BERT, section 3). With a single
+    segment, as in RoBERTa, all tokens get the same vector, whatever the segment ids are."""
 
     def __init__(self, segments: int, dim: int):
         super().__init__(segments, dim)
 
     def forward(self, segments_BT: Tensor | None) -> Tensor:
-        """[B, T] int64 -> [B, T, D]; None, every token in segment 0 -> [D]."""
+        """[B, T] int64 -> [B, T, D]; None, which puts every token in segment 0 -> [D]."""
         if segments_BT is None or self.num_embeddings == 1:
             return self.weight[0]
         return _look_up(self, segments_BT, "Segment")
 
 
 class Embedding(nn.Module):
-    """project(dropout(norm(token + segment + position))), each part but the token optional.
+    """project(dropout(norm(token + segment + position))); all parts except the token are optional.
 
-    project  widens the sum to the width of the stack, as ALBERT and ELECTRA do
+    project  widens the sum to the width of the stack, as in ALBERT and ELECTRA
 
-    reads_neighbours  whether a token's vector depends on the tokens beside it, so that in a row with padding positions
-                      must say where a sequence ends
+    reads_neighbours  whether the vector of a token depends on neighbouring tokens, so that a row with padding needs
+                      positions that show where a sequence ends
     """
 
     reads_neighbours = False
@@ -131,9 +132,9 @@ class Embedding(nn.Module):
         positions_BT: Tensor | None = None,
         signal: Signal | None = None,
     ) -> Tensor:
-        """[B, T] int64 -> [B, T, D]. A model without segments reads none; positions None means 0 … T-1.
+        """[B, T] int64 -> [B, T, D]. A model without segments ignores them; positions None means 0 … T-1.
 
-        signal  raw values of places, for a token part that reads them (`Places`)
+        signal  raw values of places, for a token embedding that reads them (`Places`)
         """
         x_BTD = self.vectors(tokens_BT, positions_BT, signal)
         if self.segment is not None:
@@ -141,7 +142,7 @@ class Embedding(nn.Module):
         return self.project(self.dropout(self.norm(self.position.embed(x_BTD, positions_BT))))
 
     def vectors(self, tokens_BT: Tensor, positions_BT: Tensor | None, signal: Signal | None) -> Tensor:
-        """[B, T, D] of what stands at each place, before segments and positions are added."""
+        """The vector of each place, [B, T, D], before segments and positions are added."""
         vectors_BTD: Tensor = self.token(tokens_BT) if signal is None else self.token(tokens_BT, signal)
         return vectors_BTD
 
@@ -154,5 +155,5 @@ def _look_up(table: nn.Embedding, ids: Tensor, what: str) -> Tensor:
         wrong = low if low < 0 else high
         raise UnmaskError(
             f"{what} id {wrong} does not exist in this model, which has {table.num_embeddings} of them "
-            f"(0 to {table.num_embeddings - 1}); was the text encoded with this model's tokenizer?"
+            f"(0 to {table.num_embeddings - 1}); encode the text with this model's tokenizer."
         ) from None

@@ -1,4 +1,4 @@
-"""Heads: vectors to answers. Language model (tied), tied output, pooler, classifier, span, projection, scalar mix.
+"""Heads, from vectors to outputs: language model, tied output, pooler, classifier, span, projection, scalar mix.
 
 Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the stored token vectors.
 """
@@ -16,14 +16,14 @@ from unmask.nn.dropout import Dropout
 
 
 class VocabularyHead(nn.Module):
-    """A head that answers for every token of a vocabulary, by one product at its end."""
+    """A head with one output for each token of a vocabulary, whose last operation is a matrix product."""
 
     def logits(self, x_MD: Tensor) -> Logits:
-        """What `forward` multiplies."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what its logits are a product of")
+        """The factors of the last product, which `forward` computes."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement logits()")
 
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
-        """Give what it has of its own for each token rows for new tokens, by `larger`; its table has them already."""
+        """Add rows for new tokens to the head's own parameters with `larger`; the token vectors have theirs already."""
 
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
@@ -31,7 +31,7 @@ class VocabularyHead(nn.Module):
 
 
 def logits_of(head: nn.Module, x_MD: Tensor) -> Tensor | Logits:
-    """What a head answers, its last product left to the caller where that is one over a vocabulary."""
+    """The outputs of a head; if its last operation is a plain product, the factors, which the caller multiplies."""
     if not hooked(head):
         if isinstance(head, VocabularyHead):
             return head.logits(x_MD)
@@ -44,7 +44,7 @@ def logits_of(head: nn.Module, x_MD: Tensor) -> Tensor | Logits:
 
 
 class LanguageModelHead(VocabularyHead):
-    """norm(activation(dense(x))) against every token vector, plus a bias for each token (BERT's masked-LM head).
+    """norm(activation(dense(x))) times every token vector, plus a bias for each token (BERT's masked-LM head).
 
     The token vectors are borrowed: they are the parameters of `token`, not of the head, so they are stored once
     and move with the model that owns them.
@@ -63,13 +63,13 @@ class LanguageModelHead(VocabularyHead):
         self.norm = nn.LayerNorm(token.embedding_dim, eps)
         self.bias = nn.Parameter(torch.zeros(token.num_embeddings))
         self.activation = activation
-        # Inside a tuple the module is not registered here a second time, yet it is looked up at every call, so the
-        # tie outlives copies, moves to a device, and parameters that are replaced.
+        # In a tuple, the module is not registered here a second time. It is looked up at every call, so the tie
+        # survives copies, moves to a device, and replaced parameters.
         self._borrowed = (token,)
 
     @property
     def token(self) -> nn.Embedding:
-        """Whose vectors the output is tied to."""
+        """The embedding to which the output is tied."""
         return self._borrowed[0]
 
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
@@ -80,9 +80,9 @@ class LanguageModelHead(VocabularyHead):
 
 
 class WideHead(LanguageModelHead):
-    """norm(activation(dense(x))) against every token vector, with the D - E numbers that it is too narrow by beside it.
+    """norm(activation(dense(x))) times every token vector [E], which is widened to D by output weights.
 
-    rest  [V, D - E], which belong to the output alone
+    rest  [V, D - E], the additional weights, which the input does not use
     """
 
     def __init__(self, token: nn.Embedding, dim: int, *, activation: Callable[[Tensor], Tensor], eps: float):
@@ -101,11 +101,11 @@ class WideHead(LanguageModelHead):
 
 
 class TiedHead(VocabularyHead):
-    """x against every token vector (Press and Wolf 2017; Vaswani et al. 2017, section 3.4): an output without weights.
+    """x times every token vector (Press and Wolf 2017; Vaswani et al. 2017, section 3.4): an output without weights.
 
     The token vectors are borrowed, as those of `LanguageModelHead` are.
 
-    bias  whether each token has one
+    bias  whether each token has a bias
     """
 
     def __init__(self, token: nn.Embedding, *, bias: bool = False):
@@ -115,7 +115,7 @@ class TiedHead(VocabularyHead):
 
     @property
     def token(self) -> nn.Embedding:
-        """Whose vectors the output is tied to."""
+        """The embedding to which the output is tied."""
         return self._borrowed[0]
 
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
@@ -126,14 +126,14 @@ class TiedHead(VocabularyHead):
 
 
 class ScaledTiedHead(TiedHead):
-    """x D^-0.5 against every token vector: vectors of variance 1 would make logits of variance D (T5)."""
+    """x D^-0.5 times every token vector: vectors of variance 1 would give logits of variance D (T5)."""
 
     def logits(self, x_MD: Tensor) -> Logits:
         return super().logits(x_MD * x_MD.shape[-1] ** -0.5)
 
 
 class ProjectedHead(VocabularyHead):
-    """E (W h) + b: the state, brought to the width of a token vector, against all of them (Press & Wolf 2017)."""
+    """E (W h) + b: the state, projected to the width of the token vectors, times each of them (Press & Wolf 2017)."""
 
     def __init__(self, token: nn.Embedding, width: int):
         super().__init__()
@@ -148,7 +148,7 @@ class ProjectedHead(VocabularyHead):
 
 
 class UntiedHead(VocabularyHead):
-    """output(x): an answer for each of some words, with vectors of its own."""
+    """output(x): one output for each word of a vocabulary, with its own weights."""
 
     def __init__(self, dim: int, outputs: int):
         super().__init__()
@@ -159,7 +159,7 @@ class UntiedHead(VocabularyHead):
 
 
 class Pooler(nn.Module):
-    """tanh(dense(dropout(x))) of the first token of a sequence (BERT's sentence vector, without dropout)."""
+    """tanh(dense(dropout(x))) of the first token of a sequence (the sentence vector of BERT, which has no dropout)."""
 
     def __init__(self, dim: int, dropout: float = 0.0):
         super().__init__()
@@ -172,7 +172,7 @@ class Pooler(nn.Module):
 
 
 class Classifier(nn.Module):
-    """output(dropout(x)): sequences where x is pooled, words where it is not; one output is regression."""
+    """output(dropout(x)), of sequences if x is pooled, else of tokens; a single output is a regression."""
 
     def __init__(self, dim: int, outputs: int, dropout: float = 0.0, *, bias: bool = True):
         super().__init__()
@@ -185,22 +185,22 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def on_a_trunk(self) -> None:
-        """Scale new weights to a deviation of 1 / sqrt(D) (LeCun et al. 1998, section 4.6): answers vary as much as
-        what is read. On a trunk that has learned, the 0.02 of pre-training is so small a start that a short run spends
-        itself on making the answers grow (docs/decisions/0017-new-heads-are-wide.md)."""
+        """Scale new weights to a standard deviation of 1 / sqrt(D), so that the outputs have the variance of the inputs
+        (LeCun et al. 1998, section 4.6). With the 0.02 of pre-training, a short run on a trained trunk would spend most
+        of its steps on making the outputs larger (docs/decisions/0017-new-heads-are-wide.md)."""
         weight_CD = self.output.weight
         weight_CD.mul_(weight_CD.shape[-1] ** -0.5 / weight_CD.square().mean().sqrt())
 
 
 class Span(Classifier):
-    """How well each token begins, and ends, the answer (BERT, section 4.2)."""
+    """The scores of each token as the start and as the end of the answer (BERT, section 4.2)."""
 
     def __init__(self, dim: int, dropout: float = 0.0):
         super().__init__(dim, 2, dropout)
 
 
 class Projection(nn.Module):
-    """output(activation(dense(x))): into the space where vectors are compared (SimCLR, section 2.1)."""
+    """output(activation(dense(x))): a projection to the space in which vectors are compared (SimCLR, section 2.1)."""
 
     def __init__(self, dim: int, hidden: int, outputs: int, activation: Callable[[Tensor], Tensor] = F.relu):
         super().__init__()
@@ -222,6 +222,6 @@ class ScalarMix(nn.Module):
         self.scale = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Sequence[Tensor]) -> Tensor:
-        """One [..., D] a layer -> [..., D]."""
+        """One [..., D] for each layer -> [..., D]."""
         parts = zip(self.weight.softmax(0), layers, strict=True)
         return self.scale * torch.stack([share * layer for share, layer in parts]).sum(0)

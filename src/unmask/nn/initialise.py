@@ -10,7 +10,8 @@ from unmask.nn.recurrent import Recurrent
 
 
 def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
-    """BERT's initialisation: weights from a normal of `std` cut at two of them, biases 0, norms 1 and 0."""
+    """BERT's initialisation: weights from a normal with deviation `std`, truncated at ± 2 `std`; biases 0; the scales
+    of norms 1 and their biases 0."""
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
@@ -22,8 +23,8 @@ def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -
 
 
 def xavier_gates(network: Recurrent, generator: torch.Generator) -> None:
-    """Xavier's uniform for the matrices of each gate, biases 0, and 1 for an LSTM's forget gate, so that it remembers
-    from the start (Gers et al. 2000; Jozefowicz et al. 2015)."""
+    """Xavier's uniform for the matrices of each gate, and biases 0, except 1 for the forget gate of an LSTM, so that it
+    keeps its state from the start (Gers et al. 2000; Jozefowicz et al. 2015)."""
     lstm = isinstance(network.kernel, nn.LSTM)
     with torch.no_grad():
         for name, parameter in network.kernel.named_parameters():
@@ -38,8 +39,8 @@ def xavier_gates(network: Recurrent, generator: torch.Generator) -> None:
 
 
 def xavier_uniform(module: nn.Module, seed: int, *, padding: int) -> None:
-    """Xavier's uniform (Glorot & Bengio 2010), and 1 for the bias of an LSTM's forget gate; token vectors of about
-    length 1, that of the padding zero."""
+    """Xavier's uniform (Glorot & Bengio 2010), with bias 1 for the forget gate of an LSTM. Token vectors have a length
+    of about 1; that of the padding is zero."""
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, Recurrent):

@@ -1,4 +1,4 @@
-"""LoRA: a linear map that keeps its weights and learns what they lack at low rank (Hu et al., 2021).
+"""LoRA: a linear map with frozen weights and a trained low-rank update (Hu et al. 2021).
 
 Shapes: I features in, O features out, R rank.
 """
@@ -17,15 +17,17 @@ from unmask.nn.dropout import Dropout
 
 
 class LoRALinear(nn.Linear):
-    """W x + b + alpha / rank * B A dropout(x) (Hu et al. 2021, equation 3), W and b frozen.
+    """W x + b + alpha / rank * B A dropout(x) (Hu et al. 2021, equation 3), with W and b frozen.
 
-    base       the linear map whose parameters are taken over, as they are and under the names they had
-    rank       R, of what is learned: R * (I + O) numbers in place of I * O
-    alpha      strength of it, so that another rank needs no other learning rate
-    dropout    rate on the features that go into A, while training
-    generator  of the first values of A, by default one with the seed 0; B starts at 0, so that the map is `base`
+    base       the linear map whose parameters this one shares, under the same names
+    rank       R, rank of the update, which has R * (I + O) parameters instead of I * O
+    alpha      scale of the update; alpha / rank makes one learning rate suit all ranks
+    dropout    rate on the input of A, in training
+    generator  draws the initial A, by default with seed 0; B starts at 0, so that the map equals `base`
 
-    `A` [R, I] begins as in the authors' code and in `peft`: uniform in ± 1 / sqrt(I).
+    `A` [R, I] is initialised as in the authors' code and in `peft`: uniform in ± 1 / sqrt(I).
+
+    Raises UnmaskError for a rank below 1. Side effect: the parameters of `base` are frozen.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class LoRALinear(nn.Linear):
         return super().forward(x) + self.scaling * F.linear(F.linear(self.dropout(x), self.A), self.B)
 
     def merge(self) -> nn.Linear:
-        """A plain linear map that answers the same, without dropout; this one stays as it is."""
+        """A plain linear map with the update added to its weights; this map stays unchanged."""
         merged = nn.Linear(self.in_features, self.out_features, self.bias is not None, device="meta")
         with torch.no_grad():
             merged.weight = nn.Parameter(self.weight + self.scaling * self.B @ self.A)
@@ -75,7 +77,7 @@ class LoRALinear(nn.Linear):
 
 
 def adapters(module: nn.Module) -> dict[str, LoRALinear]:
-    """Name -> every adapted linear map of a module."""
+    """Name -> adapted linear map, for each one in a module."""
     return {name: part for name, part in module.named_modules() if isinstance(part, LoRALinear)}
 
 
@@ -88,9 +90,9 @@ def adapt(
     dropout: float = 0.0,
     generator: torch.Generator | None = None,
 ) -> None:
-    """Adapt, in place, every linear map of `module` that bears one of the names in `target`, e.g. query and value.
+    """Adapt, in place, every linear map of `module` with a name in `target`, such as query and value.
 
-    Raises UnmaskError for a name that no linear map bears, and where a map is adapted already.
+    Raises UnmaskError if there is no linear map, or none with one of the names, or if a map is adapted already.
     """
     linear = {name: part for name, part in module.named_modules() if isinstance(part, nn.Linear)}
     known = {name.rpartition(".")[2] for name in linear}
@@ -101,7 +103,7 @@ def adapt(
             raise unknown("linear layer to adapt,", name, known)
     if adapters(module):
         raise UnmaskError("The model has adapters already; merge them before it gets new ones.")
-    generator = torch.Generator().manual_seed(0) if generator is None else generator  # one for all: no two A are equal
+    generator = torch.Generator().manual_seed(0) if generator is None else generator  # shared: no two A are equal
     for name, part in linear.items():
         if name.rpartition(".")[2] in target:
             adapted = LoRALinear(part, rank, alpha=alpha, dropout=dropout, generator=generator)
@@ -109,6 +111,6 @@ def adapt(
 
 
 def merge(module: nn.Module) -> None:
-    """Put a plain linear map, with the adapter in its weights, in the place of every adapted one of `module`."""
+    """Replace every adapted linear map of `module`, in place, by its merged plain linear map."""
     for name, part in adapters(module).items():
         module.set_submodule(name, part.merge())

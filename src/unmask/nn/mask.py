@@ -1,4 +1,4 @@
-"""Masks as values: which keys a query sees, and what is added to attention scores for it.
+"""Masks as values: the keys that a query may see, and the bias that the attention scores get for that.
 
 Shapes: B rows, T queries, S keys, H heads, R sequences of all rows.
 """
@@ -22,12 +22,12 @@ Device = torch.device | str | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bias:
-    """What is added to the attention scores, made once per forward and shared by all layers.
+    """The bias of the attention scores, built once per forward pass and shared by all layers.
 
     tensor  broadcastable to [B, H, T, S]: bool (True is visible) or float (added); None adds nothing
-    causal  the plain causal mask with T = S, and nothing else. It is kept as a word, not as a tensor, because
-            the fastest kernels know it by that word. Never set together with a tensor.
-    varlen  says what the tensor says, for the kernel that goes by the boundaries of sequences
+    causal  the plain causal mask with T = S, and nothing else. It is a flag instead of a tensor, because the fastest
+            kernels take a flag. Never set together with a tensor.
+    varlen  the same mask as `tensor`, as sequence boundaries for the kernel of packed rows
     """
 
     tensor: Tensor | None = None
@@ -41,7 +41,7 @@ class Bias:
             raise UnmaskError("A plain causal bias has no tensor; use Mask(causal=True) & … to combine the two.")
 
     def softmax(self, scores_BHTS: Tensor) -> Tensor:
-        """softmax(scores + bias) over the keys; zero for a query that sees none, where softmax alone would give NaN."""
+        """softmax(scores + bias) over the keys; zero for a query that sees no key, where softmax would give NaN."""
         dtype, (T, S) = scores_BHTS.dtype, scores_BHTS.shape[-2:]
         tensor = distances(T, S, scores_BHTS.device) <= 0 if self.causal else self.tensor
         if tensor is None:
@@ -55,17 +55,17 @@ class Bias:
         return scores_BHTS.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0)
 
     def added(self, dtype: torch.dtype) -> Tensor | None:
-        """The tensor as it is added to scores of this number format, -inf where a key is hidden."""
+        """The tensor to add to scores of this number format: -inf where a key is hidden; None if there is none."""
         return None if self.tensor is None else self._once(self.tensor, dtype)
 
     def _once(self, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        """Made for the first layer that asks, as all ask for the same."""
+        """Convert the tensor once for all layers, at the first call."""
         if dtype not in self._added:
             self._added[dtype] = additive(tensor, dtype)
         return self._added[dtype]
 
     def plus(self, added: Tensor | None) -> Bias:
-        """This bias and a float one, [H, T, S] or [B, H, T, S]."""
+        """The sum of this bias and a float one, [H, T, S] or [B, H, T, S]."""
         if added is None:
             return self
         visible = distances(added.shape[-2], added.shape[-1], added.device) <= 0 if self.causal else self.tensor
@@ -78,17 +78,17 @@ class Bias:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mask:
-    """Which keys a query may see, as a value: `Mask(causal=True) & Mask(lengths=lengths)`.
+    """The keys that a query may see, as a value: `Mask(causal=True) & Mask(lengths=lengths)`.
 
     The T queries are the last T of the S places, so T < S is a sequence continued from a cache.
 
     causal      no key after the query
     window      only keys less than this many places away, on either side
     lengths     [B] int64: only the first `lengths[b]` keys of row b
-    documents   [B, S] int64, not negative: only keys of the query's own document. Padding is document 0 and
-                sees itself, which is finite and harmless.
-    boundaries  [R + 1] int32: what `unmask.types.boundaries_of` reads off the documents; None: attention goes by the
-                documents alone
+    documents   [B, S] int64, not negative: only keys of the query's document. Padding is document 0 and sees padding,
+                so that its outputs are finite.
+    boundaries  [R + 1] int32: sequence boundaries, which `unmask.types.boundaries_of` computes from the documents;
+                None: attention uses the documents alone
     """
 
     causal: bool = False
@@ -104,7 +104,7 @@ class Mask:
             raise UnmaskError(f"A window of {self.window} sees nothing; it must be at least 1 (the token itself).")
 
     def __and__(self, other: Mask) -> Mask:
-        """Visible where both masks say so."""
+        """The mask of the keys that are visible in both masks."""
         windows = [m.window for m in (self, other) if m.window is not None]
         alone = self if other.documents is None else other if self.documents is None else None
         return Mask(
@@ -135,7 +135,8 @@ class Mask:
         return visible if visible is None else visible.expand(*visible.shape[:-2], T, S)
 
     def bias(self, T: int, S: int, device: Device = None) -> Bias:
-        """The same as a `Bias`; nothing hidden and plain causal stay recognisable for the fast kernels."""
+        """The mask as a `Bias`. An empty mask and a plain causal one get no tensor, so that the fast kernels take
+        them."""
         if self.causal and T == S and self.window is None and self.lengths is None and self.documents is None:
             return Bias(causal=True)
         varlen = None
@@ -146,10 +147,10 @@ class Mask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CrossMask:
-    """Which tokens of a packed memory a query may see: those of the sequence that goes with its own.
+    """The tokens of a packed memory that a query may see: those of the source with the number of its sequence.
 
-    queries    [B, T] int64: number in its row of the sequence that each query belongs to; padding is 0
-    documents  [B, S] int64: the same of each key
+    queries    [B, T] int64: number of each query's sequence within its row; padding is 0
+    documents  [B, S] int64: number of each key's sequence within its row; padding is 0
     """
 
     queries: Tensor
@@ -167,7 +168,7 @@ def _both(a: Tensor | None, b: Tensor | None, combine: Callable[[Tensor, Tensor]
 
 
 def _blind(added: Tensor) -> Tensor | None:
-    """[..., T, 1] bool: which queries see no key at all; None where there are none."""
+    """[..., T, 1] bool: whether a query sees no key at all; None if every query sees one."""
     blind = added.isneginf().all(-1, keepdim=True)
-    # A look at the values would break a graph that is compiled: there the mask stays, though it may hide nothing.
+    # Reading the values would break a compiled graph: there the mask stays, even if all of it is false.
     return blind if torch.compiler.is_compiling() or bool(blind.any()) else None

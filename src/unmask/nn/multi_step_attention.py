@@ -1,6 +1,7 @@
-"""Attention of every layer of a convolutional decoder (ConvS2S), and the memory that all layers read.
+"""Attention in each layer of a convolutional decoder (ConvS2S), and the memory that all layers read.
 
-Shapes: B rows (sources), T tokens written, S tokens read, Q queries of a source, E width of the vectors, C of a layer.
+Shapes: B rows (sources), T target tokens, S source tokens, Q queries of a source, E width of the vectors, C width of a
+layer.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from unmask.nn.convolution import scaled_sum, weight_norm
 
 @dataclass(slots=True)
 class Memory:
-    """What the decoder reads of the sources, once for all its layers and for all hypotheses of a source.
+    """The encoded sources, computed once for all layers of the decoder and all hypotheses of a source.
 
-    keys     z [B, S, E], what the encoder says of each token
-    values   z + e [B, S, E], and the vector of the token itself
-    visible  [B, 1, S], False for padding; None where nothing is padded
-    scale    sqrt(m) [B, 1, 1] for the m tokens of each source
+    keys     [B, S, E]: z, the output of the encoder for each token
+    values   [B, S, E]: z + e, with e the vector of the token
+    visible  [B, 1, S], False for padding; None if nothing is padded
+    scale    [B, 1, 1]: sqrt(m) for the m tokens of each source
     """
 
     keys: Tensor
@@ -30,7 +31,7 @@ class Memory:
     scale: Tensor
 
     def select(self, sources: Tensor) -> None:
-        """Source i is from now on what source sources[i] was."""
+        """Replace source i by source sources[i], in place."""
         self.keys, self.values, self.scale = self.keys[sources], self.values[sources], self.scale[sources]
         self.visible = None if self.visible is None else self.visible[sources]
 
@@ -40,9 +41,9 @@ class MultiStepAttention(nn.Module):
 
     d = W h + b + g        a = softmax(d z)        c = sum of a (z + e)
 
-    h is what the layer has found, g the vector of the token before the one to be written. The output is c sqrt(m),
-    for m tokens of the source, which keeps its variance where attention is even (section 3.4), brought to the width
-    of the layer and added to h.
+    h is the output of the layer's convolution, g the vector of the previous target token. The output is
+    scaled_sum(W c sqrt(m), h), for m tokens of the source: sqrt(m) keeps the variance if attention is uniform (section
+    3.4), and W projects to the width of the layer.
     """
 
     def __init__(self, width: int, dim: int):
@@ -51,9 +52,9 @@ class MultiStepAttention(nn.Module):
         self.recorder: Callable[[Tensor], None] | None = None  # set by record_attention alone
 
     def forward(self, h_BTC: Tensor, g_BTE: Tensor, memory: Memory) -> Tensor:
-        """[B, T, C] -> [B, T, C]. Rows may be `width` times as many as sources: hypotheses of a source side by side.
+        """[B, T, C] -> [B, T, C]. There may be `width` rows for each source, one after the other: its hypotheses.
 
-        The recorder is handed [B, 1, T, S], the hypotheses of a source as so many queries.
+        The recorder receives [B, 1, Q, S]: the tokens of all hypotheses of a source are its queries.
         """
         d_BTE = scaled_sum(self.query(h_BTC), g_BTE)
         d_BQE = d_BTE.reshape(len(memory.keys), -1, d_BTE.shape[-1])  # Q = width * T

@@ -18,47 +18,47 @@ Door = Literal["embed", "rotate", "bias", "score"]
 
 
 class Position(nn.Module):
-    """Where a token is. A scheme overrides one of the four doors; the others leave everything as it is.
+    """A position scheme. A subclass overrides one of the four methods ("doors"); the others change nothing.
 
-    `embed` is called by the `Embedding`, `bias` by the `Stack` (once for all layers) or by an `Attention` that
-    has a scheme of its own, `rotate` and `score` by the `Attention`. `Position()` knows no order at all.
+    The `Embedding` calls `embed`, the `Stack` (once for all layers) or an `Attention` with its own scheme calls `bias`,
+    and the `Attention` calls `rotate` and `score`. `Position()` ignores positions.
     """
 
     def embed(self, x_BTD: Tensor, positions_BT: Tensor | None = None) -> Tensor:
-        """The input with its places added, [B, T, D]. `positions_BT=None` means 0 … T-1 in every row."""
+        """The input plus position vectors, [B, T, D]. `positions_BT=None` means 0 … T-1 in every row."""
         return x_BTD
 
     def rotate(self, q_BHTK: Tensor, k_BNSK: Tensor, positions_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Queries and keys turned by their places. `positions_BS=None` means 0 … S-1 in every row."""
+        """Queries and keys, rotated by their positions. `positions_BS=None` means 0 … S-1 in every row."""
         return q_BHTK, k_BNSK
 
     def bias(self, T: int, S: int, device: torch.device | str | None = None) -> Tensor | None:
-        """What the distance alone adds to the scores, [H, T, S]."""
+        """The bias of the scores that depends only on distances, [H, T, S]; None: no bias."""
         return None
 
     def score(self, q_BHTK: Tensor, k_BNSK: Tensor, scale: float) -> Tensor | None:
-        """What content and distance together add to the scores, [B, H, T, S], `scale` already applied."""
+        """The bias of the scores that depends on content and distance, [B, H, T, S], `scale` applied; None: no bias."""
         return None
 
     def opens(self, *doors: Door) -> bool:
-        """Whether this scheme does something at one of the doors."""
+        """Whether this scheme overrides one of these doors."""
         return any(getattr(type(self), door) is not getattr(Position, door) for door in doors)
 
     def fits(self, owner: str, *doors: Door) -> Position:
-        """This scheme, or `UnmaskError` where it opens only doors that `owner` never calls and would be lost."""
+        """Return this scheme. Raises `UnmaskError` if `owner` calls none of the doors that the scheme overrides."""
         every: tuple[Door, ...] = ("embed", "rotate", "bias", "score")
         opened = [door for door in every if self.opens(door)]
         if opened and not set(opened) & set(doors):
             place = {"embed": "the Embedding", "bias": "the Stack"}.get(opened[0], "each Attention")
-            raise UnmaskError(f"{type(self).__name__} does nothing in {owner}; hand it to {place} instead.")
+            raise UnmaskError(f"{type(self).__name__} has no effect in {owner}; give it to {place} instead.")
         return self
 
 
 class Learned(Position):
-    """One learned vector a place (Gehring et al. 2017; BERT, section 3.2).
+    """One learned vector for each position (Gehring et al. 2017; BERT, section 3.2).
 
-    length  number of places a sequence may have
-    offset  unused rows before the first place: RoBERTa has 2, and stores length + 2 rows
+    length  maximum length of a sequence
+    offset  unused rows before the first position: RoBERTa has 2, and stores length + 2 rows
     """
 
     def __init__(self, length: int, dim: int, offset: int = 0):
@@ -67,7 +67,7 @@ class Learned(Position):
         self.table = nn.Embedding(length + offset, dim)
 
     def embed(self, x_BTD: Tensor, positions_BT: Tensor | None = None) -> Tensor:
-        """x + table[offset + position]. Raises `UnmaskError` for a place beyond the table (not checked on a GPU)."""
+        """x + table[offset + position]. Raises `UnmaskError` for a position beyond the table (not checked on a GPU)."""
         if positions_BT is None:
             if x_BTD.shape[1] > self.length:
                 raise self._too_long(f"A sequence of {x_BTD.shape[1]} tokens")
@@ -82,7 +82,7 @@ class Learned(Position):
 
 
 class Sinusoidal(Position):
-    """Sine in the even features, cosine in the odd ones (Vaswani et al. 2017, section 3.5)."""
+    """Sines in the even features, cosines in the odd ones (Vaswani et al. 2017, section 3.5)."""
 
     def __init__(self, dim: int, base: float = 10_000.0):
         super().__init__()
@@ -99,10 +99,11 @@ class Sinusoidal(Position):
 
 
 class SinusoidalHalves(Sinusoidal):
-    """The same features in another order, sines first and then cosines, as tensor2tensor and Marian have them.
+    """The features of `Sinusoidal` in another order, first all sines and then all cosines, as in tensor2tensor and
+    Marian.
 
-    The numbers are those of the table that `transformers` computes in float64 and stores in float32: an angle of
-    float32 is off by up to 1e-4 at place 1,000.
+    The values equal the table that `transformers` computes in float64 and stores in float32: angles in float32 have an
+    error of up to 1e-4 at position 1,000.
     """
 
     def embed(self, x_BTD: Tensor, positions_BT: Tensor | None = None) -> Tensor:
@@ -116,7 +117,7 @@ class SinusoidalHalves(Sinusoidal):
 
 
 class Rotary(Position):
-    """Queries and keys turned by an angle that grows with the place, so that their product knows the distance.
+    """Rotates queries and keys by an angle proportional to the position, so that their product depends on the distance.
 
     Su et al. 2021, equation 34; feature i is paired with feature i + K/2, the order that Llama and ModernBERT store.
     """
@@ -128,7 +129,7 @@ class Rotary(Position):
     def rotate(self, q_BHTK: Tensor, k_BNSK: Tensor, positions_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
         T, S, width = q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.shape[-1]
         if width != self.head_dim:
-            raise UnmaskError(f"Rotary was made for heads {self.head_dim} wide, but these are {width} wide.")
+            raise UnmaskError(f"Rotary was built for heads of width {self.head_dim}, but these have width {width}.")
         place = torch.arange(S, device=k_BNSK.device)[None] if positions_BS is None else positions_BS
         angle = _angles(place, self.head_dim, self.base, q_BHTK.dtype)[:, None]
         cos, sin = angle.cos().to(q_BHTK.dtype), angle.sin().to(q_BHTK.dtype)
@@ -138,9 +139,12 @@ class Rotary(Position):
 class T5Bias(Position):
     """A learned number for each head and bucket of distances (Raffel et al. 2020, section 2.1).
 
-    buckets   half of them for each direction, or all for the past if causal; half of those hold one distance each
-    furthest  distances from here on share the last bucket
+    buckets   number of buckets: half for each direction, or all for the past if causal; half of those hold one distance
+              each
+    furthest  larger distances share the last bucket
     causal    keys after the query share bucket 0, as in T5's decoder
+
+    Raises `UnmaskError` if the buckets do not reach `furthest`.
     """
 
     def __init__(self, heads: int, buckets: int = 32, furthest: int = 128, causal: bool = False):
@@ -148,7 +152,8 @@ class T5Bias(Position):
         exact = buckets // (2 if causal else 4)
         if not 0 < exact < furthest:
             raise UnmaskError(
-                f"{buckets} buckets cannot reach {furthest} places; take 4 or more, and further than {exact}."
+                f"{buckets} buckets do not fit a furthest distance of {furthest}: use 4 buckets or more, and a "
+                f"distance above {exact}."
             )
         self.buckets, self.furthest, self.causal = buckets, furthest, causal
         self.table = nn.Embedding(buckets, heads)
@@ -157,24 +162,24 @@ class T5Bias(Position):
         return self.table(self.bucket(distances(T, S, self.table.weight.device))).permute(2, 0, 1)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """Key place minus query place -> bucket: exact while near, logarithmic up to `furthest`."""
+        """Key position minus query position -> bucket: one for each small distance, logarithmic up to `furthest`."""
         if self.causal:
             buckets, first, far = self.buckets, torch.zeros_like(distance), -distance.clamp(max=0)
         else:
             buckets = self.buckets // 2
             first, far = (distance > 0) * buckets, distance.abs()
         exact = buckets // 2
-        # The order of these operations is T5's own: another one rounds a few distances into the next bucket.
+        # The order of these operations is that of T5: another one rounds a few distances into the next bucket.
         share = torch.log(far.clamp(min=exact).float() / exact) / math.log(self.furthest / exact)
         wide = (exact + (share * (buckets - exact)).long()).clamp(max=buckets - 1)
         return first + torch.where(far < exact, far, wide)
 
 
 class ALiBi(Position):
-    """A penalty that grows with the distance, at a fixed slope for each head (Press et al. 2022, section 3).
+    """A penalty proportional to the distance, with a fixed slope for each head (Press et al. 2022, section 3).
 
-    Slopes are 2^(-8/H), 2^(-16/H), …; if H is no power of two, those of the power below and then every other one
-    of the power above. Both directions are penalised alike; a causal mask leaves the published one-sided form.
+    Slopes are 2^(-8/H), 2^(-16/H), …; if H is not a power of two, those of the next smaller power and then every other
+    one of the next larger power. The penalty is symmetric; a causal mask gives the published one-sided form.
     """
 
     def __init__(self, heads: int):
@@ -190,7 +195,7 @@ class ALiBi(Position):
 
 
 class TransformerXL(Position):
-    """Relative sinusoids: (q + v)·Wr + u·k beside q·k (Dai et al. 2019, section 3.3, equation 5, terms b, c and d)."""
+    """Relative sinusoids: adds (q + v)·Wr + u·k to q·k (Dai et al. 2019, section 3.3, equation 5, terms b, c and d)."""
 
     def __init__(self, dim: int, heads: int, base: float = 10_000.0):
         super().__init__()
@@ -201,7 +206,7 @@ class TransformerXL(Position):
 
     def score(self, q_BHTK: Tensor, k_BNSK: Tensor, scale: float) -> Tensor:
         T, S = q_BHTK.shape[-2], k_BNSK.shape[-2]
-        apart_L = torch.arange(S - 1, -T, -1, device=q_BHTK.device)  # query place minus key place, far past first
+        apart_L = torch.arange(S - 1, -T, -1, device=q_BHTK.device)  # query position minus key position, descending
         angle = _angles(apart_L, self.dim, self.base, self.u.dtype)
         wave_LD = torch.cat([angle.sin(), angle.cos()], dim=-1).to(self.u.dtype)
         r_HKL = self.project(wave_LD).unflatten(-1, (self.heads, -1)).permute(1, 2, 0)
@@ -214,12 +219,12 @@ class TransformerXL(Position):
 
 
 def distances(T: int, S: int, device: torch.device | str | None) -> Tensor:
-    """Key place minus query place, [T, S]."""
+    """Key position minus query position, [T, S]."""
     return torch.arange(S, device=device) - torch.arange(S - T, S, device=device)[:, None]
 
 
 def _angles(places: Tensor, dim: int, base: float, dtype: torch.dtype) -> Tensor:
-    """place / base^(2i / dim), [..., dim / 2], in float32 at least: bfloat16 cannot tell place 257 from 258."""
+    """position / base^(2i / dim), [..., dim / 2], in at least float32: positions 257 and 258 are equal in bfloat16."""
     dtype = torch.promote_types(dtype, torch.float32)
     speed = 1.0 / base ** (torch.arange(0, dim, 2, device=places.device).to(dtype) / dim)
     return places[..., None].to(dtype) * speed
@@ -232,5 +237,5 @@ def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def _even(dim: int, what: str) -> int:
     if dim % 2:
-        raise UnmaskError(f"Sine and cosine come in pairs, so the {what} must be even, not {dim}.")
+        raise UnmaskError(f"The {what} must be even, because sines and cosines come in pairs, but it is {dim}.")
     return dim

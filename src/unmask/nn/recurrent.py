@@ -1,7 +1,7 @@
 """Recurrent networks: vanilla RNN, LSTM and GRU by their equations, and stacks of them.
 
-Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (twice as many where every layer
-reads in both directions).
+Shapes: B rows, T tokens, D width of the input, H width of a state, G gates, L layers (two for each bidirectional
+layer).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unmask.nn.recurrent_state import RecurrentState
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cell(ABC):
-    """One layer in one direction: borrowed weights, one block of H rows a gate, in the order in which torch keeps them.
+    """One layer in one direction. It borrows its weights, which have H rows for each gate, in torch's order of gates.
 
     input_weight  [G * H, D]        hidden_weight  [G * H, H]
     input_bias    [G * H]           hidden_bias    [G * H]
@@ -34,7 +34,7 @@ class Cell(ABC):
 
     @abstractmethod
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one token: output [B, H] and the state after it."""
+        """Read one token of each row. Returns the output [B, H] and the state after the token."""
 
     def of_input(self, x_BD: Tensor) -> tuple[Tensor, ...]:
         """W x + b of each gate, [B, H] each."""
@@ -46,7 +46,7 @@ class Cell(ABC):
 
     @property
     def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """As the kernels take them."""
+        """The weights in the order that the kernels expect."""
         return self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias
 
     def _gates(self, x_BG: Tensor) -> tuple[Tensor, ...]:
@@ -54,7 +54,7 @@ class Cell(ABC):
 
 
 class RNNCell(Cell):
-    """h' = tanh(W x + U h) (Elman 1990), biases understood in this and all that follows."""
+    """h' = tanh(W x + U h) (Elman 1990). These equations and those of the other cells leave out the biases."""
 
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         (wx,), (uh,) = self.of_input(x_BD), self.of_hidden(state.hidden)
@@ -65,8 +65,8 @@ class RNNCell(Cell):
 class LSTMCell(Cell):
     """Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al. 2000).
 
-    i = sigmoid(W_i x + U_i h)    how much is written      g = tanh(W_g x + U_g h)    what is written
-    f = sigmoid(W_f x + U_f h)    how much is kept         o = sigmoid(W_o x + U_o h)    how much is shown
+    i = sigmoid(W_i x + U_i h)    input gate               g = tanh(W_g x + U_g h)    candidate
+    f = sigmoid(W_f x + U_f h)    forget gate              o = sigmoid(W_o x + U_o h)    output gate
     c' = f * c + i * g            h' = o * tanh(c')
     """
 
@@ -84,10 +84,10 @@ class LSTMCell(Cell):
 
 
 class GRUCell(Cell):
-    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the matrix, as the fused kernels have it.
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the matrix product, as in the fused kernels.
 
-    r = sigmoid(W_r x + U_r h)    how much of the past the candidate sees
-    z = sigmoid(W_z x + U_z h)    how much of the past is kept
+    r = sigmoid(W_r x + U_r h)    reset gate: how much of the old state the candidate reads
+    z = sigmoid(W_z x + U_z h)    update gate: how much of the old state is kept
     n = tanh(W_n x + r * (U_n h))                 h' = (1 - z) * n + z * h
     """
 
@@ -106,21 +106,21 @@ CELLS: dict[str, type[Cell]] = {"rnn": RNNCell, "lstm": LSTMCell, "gru": GRUCell
 
 
 class Recurrent(nn.Module):
-    """Layers of recurrent cells: each reads the outputs of the one below, from both ends where it is bidirectional.
+    """Layers of recurrent cells; each reads the outputs of the layer below, in both directions if it is bidirectional.
 
-    `unrolled` runs the equations of the cells; `forward` and `step` compute the same by the kernels of
+    `unrolled` runs the equations of the cells; `forward` and `step` compute the same with the kernels of
     `kernels.recurrent`, on the same parameters (those of `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU).
 
     cell           "rnn", "lstm" or "gru"
     dim, hidden    D, width of the input, and H, width of the state of a layer in one direction
     bidirectional  a second network reads each layer from the end (Schuster & Paliwal 1997): outputs are 2 H wide
-    dropout        rate between the layers and nowhere else (Zaremba et al. 2014), while training
+    dropout        rate between the layers and nowhere else (Zaremba et al. 2014), in training
 
-    Raises UnmaskError for a cell that does not exist.
+    Raises UnmaskError for an unknown cell.
 
     >>> network = Recurrent("lstm", 8, 16)
     >>> _, state = network(torch.zeros(1, 5, 8))
-    >>> outputs, state = network(torch.zeros(1, 5, 8), state.detach())  # goes on; gradients stop in between
+    >>> outputs, state = network(torch.zeros(1, 5, 8), state.detach())  # continues; gradients stop in between
     >>> outputs.shape
     torch.Size([1, 5, 16])
     """
@@ -146,16 +146,16 @@ class Recurrent(nn.Module):
 
     @property
     def directions(self) -> int:
-        """1, or 2 where it is bidirectional."""
+        """1, or 2 if the network is bidirectional."""
         return 2 if self.kernel.bidirectional else 1
 
     @property
     def width(self) -> int:
-        """Width of the outputs: H, or 2 H where it is bidirectional."""
+        """Width of the outputs: H, or 2 H if the network is bidirectional."""
         return self.directions * self.hidden
 
     def start(self, x_BTD: Tensor) -> RecurrentState:
-        """The state before anything is read: zero."""
+        """The state before the first token: zero."""
         zero = x_BTD.new_zeros(self.layers * self.directions, len(x_BTD), self.hidden)
         return RecurrentState(zero, zero if self.equations is LSTMCell else None)
 
@@ -165,7 +165,7 @@ class Recurrent(nn.Module):
         """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
 
         state      to continue from, zero by default
-        lengths_B  int64 tokens of each row that are not padding, which is neither read nor computed; None: all are read
+        lengths_B  int64: number of tokens of each row before its padding, which is not computed; None: no padding
 
         Raises UnmaskError for a row without a token.
         """
@@ -174,12 +174,12 @@ class Recurrent(nn.Module):
         return outputs, RecurrentState(*last)
 
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one token of each row: output [B, H] of the last layer and the state after it.
+        """Read one token of each row. Returns the output [B, H] of the last layer and the state after the token.
 
-        Raises UnmaskError where a layer would have to read from the end.
+        Raises UnmaskError if the network is bidirectional.
         """
         if self.directions == 2:
-            raise UnmaskError("A bidirectional network reads whole sequences; it cannot go on token by token.")
+            raise UnmaskError("A bidirectional network reads whole sequences; it cannot read token by token.")
         after = []
         for i in range(self.layers):
             x_BD, before = self._between(x_BD, i), state.layer(i)
@@ -196,20 +196,21 @@ class Recurrent(nn.Module):
     def unrolled(
         self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """What `forward` computes, by the equations of the cells, one token after the other."""
+        """Compute the same as `forward` by the equations of the cells, one token after the other."""
         states = self.trace(x_BTD, state, lengths_B)
         last = [states.layer(i).map(lambda x: x[:, -1]) for i in range(self.layers * self.directions)]
         for i in range(1, len(last), self.directions) if self.directions == 2 else ():
-            last[i] = states.layer(i).map(lambda x: x[:, 0])  # from the end: the first token was read last
+            last[i] = states.layer(i).map(lambda x: x[:, 0])  # backward: the first token was read last
         outputs_BTH = torch.cat(list(states.hidden[-self.directions :]), -1)
         return outputs_BTH * _real(x_BTD, lengths_B), RecurrentState.stack(last)
 
     def trace(
         self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
     ) -> RecurrentState:
-        """The state of every layer after each token, [L, B, T, H]: what single units do along a text can be looked at.
+        """The states of every layer after each token, [L, B, T, H], to show the values of single units along a text.
 
-        At padding it is the state before it. The kernels do not return it: this takes as long as `unrolled`.
+        At padding, a row keeps its last state. The kernels do not return these states: this takes as long as
+        `unrolled`.
         """
         _ragged(lengths_B, x_BTD.shape[1])
         state = self.start(x_BTD) if state is None else state
@@ -224,12 +225,12 @@ class Recurrent(nn.Module):
         return RecurrentState.stack(traces)
 
     def _between(self, x: Tensor, layer: int) -> Tensor:
-        """What a layer reads of the one below: dropped out, but for the first."""
+        """The input of a layer, with dropout on all layers except the first."""
         return dropout(x, self.kernel.dropout, self.training) if layer else x
 
 
 def _trace(cell: Cell, x_BTD: Tensor, state: RecurrentState, real_BT1: Tensor, *, backward: bool) -> RecurrentState:
-    """[B, T, H] states of one layer in one direction; a row keeps its state where it has no token."""
+    """[B, T, H] states of one layer in one direction; a row keeps its state at padding."""
     places = range(x_BTD.shape[1])
     states = []
     for t in reversed(places) if backward else places:
@@ -241,7 +242,7 @@ def _trace(cell: Cell, x_BTD: Tensor, state: RecurrentState, real_BT1: Tensor, *
 
 
 def _real(x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """[B, T, 1] bool: whether there is a token."""
+    """[B, T, 1] bool: false at padding."""
     B, T = x_BTD.shape[:2]
     if lengths_B is None:
         return torch.ones(B, T, 1, dtype=torch.bool, device=x_BTD.device)
@@ -249,14 +250,17 @@ def _real(x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
 
 
 def _ragged(lengths_B: Tensor | None, T: int) -> Tensor | None:
-    """The lengths on the CPU, where packing wants them; None where all rows are full. Raises UnmaskError."""
+    """The lengths, on the CPU as torch's packing needs them; None if no row is padded.
+
+    Raises UnmaskError for a length below 1 or above T.
+    """
     if lengths_B is None:
         return None
     lengths_B = lengths_B.cpu()
     wrong = ((lengths_B < 1) | (lengths_B > T)).nonzero().flatten().tolist()
     if wrong:
         raise UnmaskError(
-            f"Row {wrong[0]} of the batch has {int(lengths_B[wrong[0]])} tokens, but a recurrent network reads 1 to "
-            f"{T} of them here; leave out rows that are empty."
+            f"Row {wrong[0]} of the batch has {int(lengths_B[wrong[0]])} tokens, but a recurrent network needs 1 to "
+            f"{T} of them here; leave out empty rows."
         )
     return None if bool((lengths_B == T).all()) else lengths_B

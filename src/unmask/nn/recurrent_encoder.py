@@ -1,6 +1,6 @@
 """Recurrent encoders, and the bridge from their last state to the first one of a decoder.
 
-Shapes: B rows (sources), S tokens read, D width of token vectors, H width of the decoder's state, E width of the
+Shapes: B rows (sources), S source tokens, D width of token vectors, H width of the decoder's state, E width of the
 encoder's outputs, L layers.
 """
 
@@ -14,13 +14,13 @@ from unmask.nn.recurrent_state import RecurrentState
 
 
 class Bridge(nn.Module):
-    """From the last states of an encoder that reads from both ends to the first state of a decoder.
+    """Computes the first state of a decoder from the last states of a bidirectional encoder.
 
-    h = tanh(W [forward; backward]), as the first state of Bahdanau et al. 2014 (appendix A.2.2), each layer alike; an
-    LSTM's cell, which no tanh bounds, goes through a linear map of its own.
+    h = tanh(W [forward; backward]), like the first state of Bahdanau et al. 2014 (appendix A.2.2), with one W for all
+    layers. The cell of an LSTM, which is not bounded by tanh, goes through another linear map.
 
-    width  H, of both directions together
-    cell   whether there is a cell
+    width  H, the sum of the widths of the two directions
+    cell   whether the states have a cell (LSTM)
     """
 
     def __init__(self, width: int, *, cell: bool):
@@ -36,9 +36,10 @@ class Bridge(nn.Module):
 
 
 class RecurrentEncoder(nn.Module):
-    """Reads the source: an output for every token, and the state from which the decoder starts.
+    """Encodes the source: an output for every token, and the first state of the decoder.
 
-    network  the layers             bridge  from their last state to the decoder's first
+    network  the recurrent layers
+    bridge   from their last state to the first state of the decoder
     """
 
     def __init__(self, network: Recurrent, bridge: nn.Module):
@@ -52,7 +53,7 @@ class RecurrentEncoder(nn.Module):
 
 
 class ReversedEncoder(RecurrentEncoder):
-    """Reads each source from its last token to its first; outputs stay at the place of their token."""
+    """Reads each source from its last token to its first; each output is at the place of its token."""
 
     def forward(self, x_BSD: Tensor, lengths_B: Tensor | None) -> tuple[Tensor, RecurrentState]:
         outputs_BSE, first = super().forward(backwards(x_BSD, lengths_B), lengths_B)
@@ -60,7 +61,7 @@ class ReversedEncoder(RecurrentEncoder):
 
 
 def backwards(x_BSD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """The tokens of each row from last to first, with the padding still at its end."""
+    """Reverse the tokens of each row; the padding stays at the end."""
     if lengths_B is None:
         return x_BSD.flip(1)
     places_S = torch.arange(x_BSD.shape[1], device=x_BSD.device)

@@ -1,4 +1,4 @@
-"""RecurrentStack: recurrent layers with dropout behind each, whose gradients may be cut (truncated back-propagation).
+"""RecurrentStack: recurrent layers, each followed by dropout, with optional truncated back-propagation through time.
 
 Shapes: N sequences (or hypotheses), S tokens of the longest, D width of the input, H width of a state, E width of the
 outputs (H, or 2 H in two directions), L layers.
@@ -15,7 +15,7 @@ from unmask.nn.recurrent_state import RecurrentState
 
 
 class RecurrentLayer(nn.Module):
-    """dropout(network(x)), with gradients that go back at most `tbptt` tokens where that is a number."""
+    """dropout(network(x)). Gradients go back at most `tbptt` tokens; None: through the whole sequence."""
 
     def __init__(self, network: Recurrent, dropout: float = 0.0, tbptt: int | None = None):
         super().__init__()
@@ -36,16 +36,17 @@ class RecurrentLayer(nn.Module):
         return self.dropout(outputs_NSE), last
 
     def step(self, x_ND: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one token of each row: output [N, H] and the state after it."""
+        """Read one token of each row. Returns the output [N, H] and the state after the token."""
         output_NH, after = self.network.step(x_ND, state)
         return self.dropout(output_NH), after
 
     def _truncated(
         self, x_NSD: Tensor, state: RecurrentState | None, lengths_N: Tensor | None, window: int
     ) -> tuple[Tensor, RecurrentState]:
-        """One window after the other: each begins with the numbers that the one before ended with, not their history.
+        """Read one window after the other. Each starts from the detached state at the end of the previous one.
 
-        Sequences that have ended are the last ones: they leave, and their state stays as it is.
+        Sequences are sorted by length, so those that have ended are the last ones: they are left out of further
+        windows, and keep their states.
         """
         N, S = x_NSD.shape[:2]
         lengths_N = torch.full((N,), S) if lengths_N is None else lengths_N.cpu()
@@ -62,12 +63,12 @@ class RecurrentLayer(nn.Module):
 
 
 def _first(state: RecurrentState, on: int) -> RecurrentState:
-    """The first rows."""
+    """The first `on` rows."""
     return state.map(lambda x: x[:, :on])
 
 
 def _joined(first: RecurrentState, second: RecurrentState, on: int) -> RecurrentState:
-    """The rows of `first`, and behind them those of `second` from number `on` on."""
+    """The rows of `first`, followed by those of `second` from index `on`."""
     cell = None
     if first.cell is not None and second.cell is not None:
         cell = torch.cat([first.cell, second.cell[:, on:]], 1)
@@ -75,7 +76,7 @@ def _joined(first: RecurrentState, second: RecurrentState, on: int) -> Recurrent
 
 
 class RecurrentStack(nn.Module):
-    """Layers, each of which reads the outputs of the one below."""
+    """Recurrent layers; each reads the outputs of the layer below."""
 
     def __init__(self, blocks: list[RecurrentLayer]):
         super().__init__()
@@ -84,7 +85,8 @@ class RecurrentStack(nn.Module):
     def forward(
         self, x_NSD: Tensor, state: RecurrentState | None = None, lengths_N: Tensor | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """Outputs [N, S, E] of the last layer, and the states of all layers, [L, N, H] ([2 L, N, H])."""
+        """Outputs [N, S, E] of the last layer, and the states of all layers, [L, N, H], or [2 L, N, H] if the layers
+        are bidirectional."""
         after = []
         for i, block in enumerate(self.blocks):
             x_NSD, last = block(x_NSD, None if state is None else self._of(state, i), lengths_N)
@@ -92,7 +94,7 @@ class RecurrentStack(nn.Module):
         return x_NSD, _layers(after)
 
     def step(self, x_ND: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Read one token of each row: output [N, H] of the last layer and the states after it."""
+        """Read one token of each row. Returns the output [N, H] of the last layer and the states of all layers."""
         after = []
         for i, block in enumerate(self.blocks):
             assert isinstance(block, RecurrentLayer)
@@ -106,6 +108,6 @@ class RecurrentStack(nn.Module):
 
 
 def _layers(states: list[RecurrentState]) -> RecurrentState:
-    """Of all layers together."""
+    """The states of the layers, joined into one."""
     cells = [state.cell for state in states if state.cell is not None]
     return RecurrentState(torch.cat([state.hidden for state in states]), torch.cat(cells) if cells else None)

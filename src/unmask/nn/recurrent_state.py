@@ -1,7 +1,6 @@
-"""RecurrentState: what a recurrent network knows of the tokens it has read, as a value.
+"""RecurrentState: the state of a recurrent network, as a value.
 
-Shapes: B rows, H width of a state, L layers (twice as many where every layer reads in both directions), N rows that are
-selected.
+Shapes: B rows, H width of a state, L layers (two for each bidirectional layer), N selected rows.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecurrentState:
-    """What a recurrent network knows of the tokens it has read, as a value.
+    """The state of a recurrent network after some tokens, as a value.
 
-    hidden  [L, B, H] of a stack, each layer forward and then backward where it has both; [B, H] of one cell
-    cell    the same shape: the LSTM's second memory, which no other layer sees; None for the others
+    hidden  [L, B, H] for a stack, in which a bidirectional layer has its forward state first; [B, H] for one cell
+    cell    the cell state of an LSTM, of the same shape, which no other layer reads; None for other networks
     """
 
     hidden: Tensor
     cell: Tensor | None = None
 
     def map(self, f: Callable[[Tensor], Tensor]) -> RecurrentState:
-        """f of the tensors that there are."""
+        """A copy with `f` applied to each tensor."""
         return RecurrentState(f(self.hidden), None if self.cell is None else f(self.cell))
 
     def detach(self) -> RecurrentState:
-        """The same numbers without their history: back-propagation through time ends here (Williams & Peng 1990)."""
+        """A copy without the graph: back-propagation through time ends here (Williams & Peng 1990)."""
         return self.map(Tensor.detach)
 
     def select(self, rows_N: Tensor) -> RecurrentState:
-        """Row n becomes row rows_N[n]; rows may repeat and may be left out."""
+        """A copy whose row n is row rows_N[n]; rows may repeat and may be left out."""
         return self.map(lambda x: x.index_select(-2, rows_N))
 
     def repeat(self, width: int) -> RecurrentState:
-        """Every row `width` times, one copy after the other: B * width rows."""
+        """A copy with each row `width` times, its copies side by side: B * width rows."""
         return self if width == 1 else self.map(lambda x: x.repeat_interleave(width, -2))
 
     def where(self, chosen: Tensor, other: RecurrentState) -> RecurrentState:
@@ -53,6 +52,6 @@ class RecurrentState:
 
     @classmethod
     def stack(cls, states: Sequence[RecurrentState], dim: int = 0) -> RecurrentState:
-        """Several of the same shape as one, along a new dimension."""
+        """Stack several states of one shape along a new dimension."""
         cells = [state.cell for state in states if state.cell is not None]
         return cls(torch.stack([state.hidden for state in states], dim), torch.stack(cells, dim) if cells else None)

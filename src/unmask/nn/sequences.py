@@ -1,7 +1,8 @@
-"""Sequences: those that lie in packed rows, one a row and back, for networks that read token by token.
+"""Sequences: unpacks the sequences of packed rows to one a row, and packs them again, for networks that read token by
+token.
 
-Shapes: B rows, T tokens of a row, N sequences of all rows (N >= B where rows are packed), S tokens of the longest
-sequence, K real tokens of all rows, D width.
+Shapes: B rows, T tokens of a row, N sequences of all rows (N >= B if rows are packed), S tokens of the longest
+sequence, K tokens of all rows without padding, D width.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequences:
-    """Where the sequences of some rows lie. They are numbered by length, the longest first, so that those that still
-    have tokens to read after any number of steps are the first ones.
+    """The places of the sequences of some rows. Sequences are sorted by length, the longest first, so that those that
+    have more than any number of tokens are the first ones.
 
     shape    (B, T) of the rows
-    places   [K] of each real token, in the flattened rows
-    owners   [K] the sequence that it belongs to
-    steps    [K] its place within that sequence
-    lengths  [N] tokens of each sequence, descending
+    places   [K] place of each token that is not padding, in the flattened rows
+    owners   [K] index of the sequence that it belongs to
+    steps    [K] its position within that sequence
+    lengths  [N] number of tokens of each sequence, descending
     """
 
     shape: tuple[int, int]
@@ -33,7 +34,7 @@ class Sequences:
 
     @classmethod
     def of(cls, documents_BT: Tensor) -> Self:
-        """Read off `Batch.documents`: a sequence begins where the number in its row changes; 0 is padding."""
+        """Find the sequences in `Batch.documents`: one begins where the number in a row changes; 0 is padding."""
         before_BT = torch.zeros_like(documents_BT)
         before_BT[:, 1:] = documents_BT[:, :-1]
         real_BT = documents_BT > 0
@@ -50,7 +51,7 @@ class Sequences:
         return cls((B, T), places_K, ranks_N[found_K], steps_K, lengths_N[order_N])
 
     def unpack(self, x_BTD: Tensor) -> Tensor:
-        """Rows -> sequences, one a row: [B, T, D] -> [N, S, D], zero behind the end of each."""
+        """Rows -> sequences, one a row: [B, T, D] -> [N, S, D], zero after the end of each."""
         longest = int(self.lengths[0]) if len(self.lengths) else 0
         x_NSD = x_BTD.new_zeros(len(self.lengths), longest, x_BTD.shape[-1])
         return x_NSD.index_put((self.owners, self.steps), x_BTD.flatten(0, 1)[self.places])
@@ -64,11 +65,12 @@ class Sequences:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """Where the words of some rows lie, and how they are spelled.
+    """The places of the words of some rows, and their characters.
 
-    places      [W] of their first characters, in the flattened rows
-    characters  [W, C] ids            lengths  [W] how many of them a word has
-    sequences   which words belong together
+    places      [W] place of the first character of each word, in the flattened rows
+    characters  [W, C] ids of the characters of each word, padded with zeros
+    lengths     [W] number of characters of each word
+    sequences   the sequences of words
     """
 
     places: Tensor
@@ -78,7 +80,10 @@ class Words:
 
     @classmethod
     def of(cls, tokens_BT: Tensor, documents_BT: Tensor | None, continues: int) -> Self:
-        """A word begins at a token below `continues`, and where a sequence does; None: each row is one."""
+        """Find the words: one begins at each token below `continues`, and at the start of each sequence.
+
+        documents_BT  `Batch.documents`; None: each row is one sequence
+        """
         documents_BT = torch.ones_like(tokens_BT) if documents_BT is None else documents_BT
         first_BT = torch.ones_like(tokens_BT, dtype=torch.bool)
         first_BT[:, 1:] = documents_BT[:, 1:] != documents_BT[:, :-1]

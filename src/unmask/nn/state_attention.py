@@ -1,7 +1,7 @@
 """Attention of a decoder's state to the states of an encoder: dot product, general, additive.
 
-Shapes: B sources, T queries of each (its places in training, its hypotheses in search), S states read, Q width of a
-query, E width of an encoder's state, A width in which queries and keys are compared.
+Shapes: B sources, T queries of each (target places in training, hypotheses in search), S states of the encoder, Q width
+of a query, E width of an encoder's state, A width in which queries and keys are compared.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from unmask.errors import UnmaskError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keys:
-    """What attention needs of the sources, made once, however many queries follow.
+    """The encoded sources, in the form that attention needs; computed once for all queries.
 
-    keys     [B, S, A]: what queries are compared with
+    keys     [B, S, A]: the projected states, with which queries are compared
     values   [B, S, E]: the encoder's states; the context is their weighted average
-    visible  [B, 1, S] bool, false at padding; None: all are seen
+    visible  [B, 1, S] bool, false at padding; None: all are visible
     """
 
     keys: Tensor
@@ -34,8 +34,8 @@ class Keys:
         return len(self.values)
 
     def select(self, sources: Tensor) -> Keys:
-        """Those of some of the sources, in this order."""
-        same = self.keys is self.values  # dot product: kept once
+        """The keys of the given sources, in this order."""
+        same = self.keys is self.values  # dot product: one tensor for both
         values = self.values[sources]
         visible = None if self.visible is None else self.visible[sources]
         return Keys(values if same else self.keys[sources], values, visible)
@@ -44,8 +44,8 @@ class Keys:
 class StateAttention(nn.Module, ABC):
     """context = sum over s of weight_s * state_s, weight = softmax over s of score(query, state_s).
 
-    What differs is the score (Luong et al. 2015, section 3.1). There is one head, no scale and no projection of the
-    values; `record_attention` collects the weights as [B, 1, T, S].
+    Subclasses implement the score (Luong et al. 2015, section 3.1). There is one head, no scale and no projection of
+    the values; `record_attention` collects the weights as [B, 1, T, S].
     """
 
     def __init__(self) -> None:
@@ -54,14 +54,14 @@ class StateAttention(nn.Module, ABC):
 
     @abstractmethod
     def project(self, states_BSE: Tensor) -> Tensor:
-        """The part of the score that depends on the sources alone, [B, S, A]."""
+        """The part of the score that depends only on the sources, [B, S, A]."""
 
     @abstractmethod
     def score(self, query_BTQ: Tensor, keys_BSA: Tensor) -> Tensor:
-        """How well each query goes with each state, [B, T, S]."""
+        """The score of each query with each state, [B, T, S]."""
 
     def keys(self, states_BSE: Tensor, lengths_B: Tensor | None = None) -> Keys:
-        """Get ready to attend to the first `lengths_B` states of each row, or to all."""
+        """Compute the keys of the first `lengths_B` states of each row; None: of all states."""
         visible = None
         if lengths_B is not None:
             places_S = torch.arange(states_BSE.shape[1], device=states_BSE.device)
@@ -75,21 +75,21 @@ class StateAttention(nn.Module, ABC):
             weights_BTS = scores_BTS.softmax(-1)
         else:
             hidden_B1S = ~keys.visible
-            lowest = torch.finfo(scores_BTS.dtype).min  # finite, so that a row of padding alone gives no NaN
+            lowest = torch.finfo(scores_BTS.dtype).min  # finite: a row that is all padding would give NaN
             weights_BTS = scores_BTS.masked_fill(hidden_B1S, lowest).softmax(-1).masked_fill(hidden_B1S, 0.0)
         if self.recorder is not None:
             self.recorder(weights_BTS[:, None])
         return weights_BTS.to(keys.values.dtype) @ keys.values
 
     def step(self, query_NQ: Tensor, keys: Keys) -> Tensor:
-        """Contexts [N, E] of N queries, N / B of each source, which lie together."""
+        """Contexts [N, E] of N queries: N / B consecutive ones for each source."""
         return self(query_NQ.unflatten(0, (len(keys), -1)), keys).flatten(0, 1)
 
 
 class DotAttention(StateAttention):
-    """score = q . s (Luong et al. 2015, section 3.1, "dot"). Raises UnmaskError for widths that differ.
+    """score = q . s (Luong et al. 2015, section 3.1, "dot"). Raises UnmaskError if the widths differ.
 
-    query, states  Q and E, which have to be the same
+    query, states  Q and E, which must be equal
     """
 
     def __init__(self, query: int, states: int):
@@ -107,7 +107,7 @@ class DotAttention(StateAttention):
 class GeneralAttention(StateAttention):
     """score = q . W s (Luong et al. 2015, section 3.1, "general").
 
-    query, states  Q and E, widths of what attends and of what is attended to
+    query, states  Q and E, widths of the queries and of the encoder's states
     """
 
     def __init__(self, query: int, states: int):
@@ -124,8 +124,8 @@ class GeneralAttention(StateAttention):
 class AdditiveAttention(StateAttention):
     """score = v . tanh(W q + U s) (Bahdanau et al. 2014, appendix A.1.2).
 
-    query, states  Q and E, widths of what attends and of what is attended to
-    width          A, in which they are compared; Q by default
+    query, states  Q and E, widths of the queries and of the encoder's states
+    width          A, the width in which they are compared; Q by default
     """
 
     def __init__(self, query: int, states: int, width: int | None = None):

@@ -1,7 +1,7 @@
-"""Windows of a grid: attention in them, their shift, biases by relative position, merging of patches (Swin, Liu et al.
-2021, section 3), and stochastic depth.
+"""Windows of a grid: attention within windows, shifted windows, relative position biases and patch merging (Swin, Liu
+et al. 2021, section 3); and stochastic depth.
 
-Shapes: B pictures, G places of a side of the grid, N = G * G places, W places of a side of a window, T = W * W,
+Shapes: B pictures, G places along a side of the grid, N = G * G places, W places along a side of a window, T = W * W,
 P windows of a picture, H heads, D width.
 """
 
@@ -19,7 +19,7 @@ from unmask.nn.mask import Bias
 from unmask.nn.position import Position
 
 APART = -100.0
-"""What is added to the score of a place that was not beside the query before the shift: as published, not -inf."""
+"""The bias between places that were not neighbours before the shift: as published, not -inf."""
 
 
 def partition(x_BGGD: Tensor, window: int) -> Tensor:
@@ -36,7 +36,7 @@ def reverse(windows: Tensor, window: int, grid: int) -> Tensor:
 
 
 def shifted_mask(grid: int, window: int, shift: int, device: torch.device | None = None) -> Tensor:
-    """[P, 1, T, T], what is added to the scores after a cyclic shift: -100 between places of different regions, else 0
+    """[P, 1, T, T], the bias of the scores after a cyclic shift: -100 between places of different regions, else 0
     (section 3.2, figure 4)."""
     place_G = torch.arange(grid, device=device)
     region_G = (place_G >= grid - window).long() + (place_G >= grid - shift).long()
@@ -49,7 +49,7 @@ class WindowBias(Position):
     """A learned number for each head and each relative position within a window (section 3.2, equation 4).
 
     window  W of the table, which has (2 * W - 1)^2 rows
-    used    W of the windows that are read, at most that; offsets that do not occur in them stay unused
+    used    W of the windows that the attention reads, at most `window`; the rows of larger offsets stay unused
     """
 
     def __init__(self, heads: int, window: int, used: int):
@@ -66,9 +66,10 @@ class WindowBias(Position):
 
 
 class WindowAttention(nn.Module):
-    """Self-attention within windows of a grid, W-MSA, and of a grid that is shifted, SW-MSA (section 3.2).
+    """Self-attention within windows of a grid (W-MSA), or of a shifted grid (SW-MSA; section 3.2).
 
-    grid    G; a grid that W does not divide is filled up with zeros at its right and its bottom, which are attended to
+    grid    G. If W does not divide it, the grid is padded with zeros on the right and at the bottom, which the other
+            places attend to
     window  W
     shift   places by which the grid moves up and to the left before it is cut into windows; 0: W-MSA
     """
@@ -94,13 +95,13 @@ class WindowAttention(nn.Module):
 
 
 class PatchMerging(nn.Module):
-    """Squares of 2 x 2 places become one of twice the width: a norm and a linear map of the four, side by side (section
-    3.1). A grid of an odd side is filled up with zeros."""
+    """Merge each square of 2 x 2 places into one place of twice the width: concatenation, a norm and a linear map
+    (section 3.1). A grid with an odd side is padded with zeros."""
 
     def __init__(self, dim: int, grid: int):
         super().__init__()
         self.grid = grid
-        self.norm = nn.LayerNorm(4 * dim)  # eps is 1e-5, as published, whatever that of the blocks is
+        self.norm = nn.LayerNorm(4 * dim)  # eps is 1e-5, as published, even if the blocks have another one
         self.reduction = nn.Linear(4 * dim, 2 * dim, bias=False)
 
     def forward(self, x_BND: Tensor) -> Tensor:
@@ -112,8 +113,8 @@ class PatchMerging(nn.Module):
 
 
 class StochasticDepth(nn.Module):
-    """f, left out of a picture at this rate while training, and divided by 1 - rate where it stays (Huang et al. 2016,
-    section 3)."""
+    """f(x) in evaluation. In training, f(x) / (1 - rate), or 0 for a picture at this rate (Huang et al. 2016, section
+    3)."""
 
     def __init__(self, f: nn.Module, rate: float):
         super().__init__()
@@ -124,11 +125,11 @@ class StochasticDepth(nn.Module):
         y_BND: Tensor = self.f(x_BND)
         if not self.training or not self.dropout.p:
             return y_BND
-        return y_BND * self.dropout(y_BND.new_ones(len(y_BND), 1, 1))  # one draw a picture
+        return y_BND * self.dropout(y_BND.new_ones(len(y_BND), 1, 1))  # one draw for each picture
 
 
 class Stages(nn.Module):
-    """Blocks, then a merging of patches, stage after stage; then a norm."""
+    """A sequence of stages, each with blocks and then patch merging, and a norm at the end."""
 
     def __init__(self, stages: Sequence[nn.Module], norm: nn.Module):
         super().__init__()

@@ -1,6 +1,7 @@
-"""Aligned: whether the lines of two files belong together, and from which line on they do not, judged by their lengths.
+"""Alignment check: tests by lengths whether line n of one file translates line n of the other, and finds the first line
+that probably does not.
 
-The lengths of sentences and of their translations go together closely (Gale and Church 1993).
+The lengths of sentences and of their translations are strongly correlated (Gale and Church 1993).
 """
 
 from __future__ import annotations
@@ -9,18 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-UNRELATED = 0.2  # correlation below which lines look shuffled; between European languages it is from 0.8 on
-WORST = 1.0  # misfit of two lines, in logarithms of lengths; that of translations is mostly below 0.5
-FEWEST = 100  # lines that a correlation needs
+UNRELATED = 0.2  # a lower correlation suggests shuffled lines; European languages have 0.8 or more
+WORST = 1.0  # largest misfit of two lines, in logarithms of lengths; that of translations is mostly below 0.5
+FEWEST = 100  # smallest number of lines for a correlation
 
 
 def first_suspicious(sources: Sequence[int], targets: Sequence[int]) -> int:
-    """The line, from 1, at which two files of n and n + d lines of these lengths, in characters, probably come apart.
+    """The first line, from 1, that is probably misaligned in two files of n and n + d lines, from the lengths of lines
+    in characters.
 
-    The rule: before line k, line i goes with line i; from k on, with line i + d of the longer file. How badly two lines
-    go together is |log of the ratio of their lengths - log of the ratio of the median lengths|, with lengths + 1 for
-    empty lines, and WORST at most, so that a line of odd length counts little; k is where the sum over all lines is
-    least.
+    The model: before line k, line i belongs to line i; from line k, to line i + d of the longer file. The misfit of two
+    lines is |log of the ratio of their lengths - log of the ratio of the median lengths|, with lengths + 1 because of
+    empty lines, and at most WORST, so that single unusual lines have little weight. The result is the k with the
+    smallest sum of misfits.
     """
     short, long = (np.asarray(x, np.float64) + 1 for x in sorted((sources, targets), key=len))
     if not len(short):
@@ -31,12 +33,12 @@ def first_suspicious(sources: Sequence[int], targets: Sequence[int]) -> int:
         return np.minimum(np.abs(np.log(partners / short) - usual), WORST)
 
     together, shifted = misfit(long[: len(short)]), misfit(long[shift:])
-    # Cost of coming apart at k is the sum of `together` before and `shifted` from k on; a constant aside, this:
+    # The sum of misfits for k is that of `together` before k and of `shifted` from k; up to a constant, it is this:
     return int(np.argmin(np.concatenate([[0.0], np.cumsum(together - shifted)]))) + 1
 
 
 def correlation(sources: Sequence[int], targets: Sequence[int]) -> float | None:
-    """Pearson correlation of the logarithms of the lengths; None for few lines, or lengths that are all the same."""
+    """Pearson correlation of the logarithms of the lengths; None for fewer than FEWEST lines, or constant lengths."""
     logs = [np.log1p(np.asarray(x, np.float64)) for x in (sources, targets)]
     if len(sources) < FEWEST or min(x.std() for x in logs) == 0:
         return None

@@ -1,6 +1,6 @@
-"""Pairing: encoded pairs as a source, as batches, and in steps of about equally many target tokens.
+"""Batching of bitext: encoded pairs as a source, as batches, and in steps of about equal numbers of target tokens.
 
-Shapes: B rows, S tokens of a source, T of a target, M targets, U pairs; F numbers of a source that is a vector.
+Shapes: B rows, S tokens of a source, T of a target, M targets, U pairs; F numbers of a vector source.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Sentence = Sequence[int] | np.ndarray
 
 
 def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad: int, start: int, end: int) -> Batch:
-    """Pairs of ids without special tokens as a batch for teacher forcing.
+    """Collate pairs of ids without special tokens to a batch for teacher forcing.
 
-    With a target y1 … yn, tokens [B, T] are start, y1 … yn, and `targets["next"]` asks y1 … yn, end of them, at the
-    places [M] of all that is not padding. `source.tokens` [B, S] are the source and `end`. Padding is on the right;
-    `documents` is 1 for real tokens, 0 for padding, or None where there is none. Where each source is one vector
-    [1, F], `source.tokens` [B, F] are the vectors.
+    For a target y1 … yn, tokens [B, T] are start, y1 … yn, and the values of `targets["next"]` are y1 … yn, end, at the
+    places [M] that are not padding. `source.tokens` [B, S] are the source and `end`. Padding is on the right;
+    `documents` is 1 for tokens and 0 for padding, or None without padding. If each source is a vector [1, F], the
+    source is `Batch.of_vectors` of them.
     """
     _check_equal(sources, targets)
     read, written = _Ragged(sources), _Ragged(targets)
@@ -39,19 +39,20 @@ def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad:
 
 
 def source_batch(sources: Sequence[Sentence], pad: int, end: int) -> Batch:
-    """Sources [B, S] to be read, each with `end` behind it, as `collate_pairs` has them."""
+    """Collate sources to a batch [B, S], each followed by `end`, as in `collate_pairs`."""
     return _source_rows(_Ragged(sources), pad, end)
 
 
 class PairSource:
     """Encoded pairs of ids, without special tokens, as a source: a unit is (source, target).
 
-    cost    [U] target tokens; sources: [U] source tokens, both with `end`
-    longer  [U] tokens of the longer side
+    cost     [U] number of target tokens, with `end`
+    sources  [U] number of source tokens, with `end`
+    longer   [U] number of tokens of the longer side
     """
 
     def __init__(self, sources: Sequence[Sentence], targets: Sequence[Sentence]) -> None:
-        """Raises UnmaskError where there are no pairs, or numbers of sources and targets differ."""
+        """Raises UnmaskError if there are no pairs, or the numbers of sources and targets differ."""
         _check_equal(sources, targets)
         if not len(sources):
             raise UnmaskError("There are no pairs to train on.")
@@ -66,7 +67,7 @@ class PairSource:
 
 @dataclass(frozen=True)
 class PairRows:
-    """Pairs as a batch: `collate_pairs` for a loader."""
+    """`collate_pairs` for a loader."""
 
     pad: int
     start: int
@@ -88,14 +89,14 @@ def pairs(
     window: int = WINDOW,
     at_once: int = TOKENS_AT_ONCE,
 ) -> Loader:
-    """Training steps of about `tokens` target tokens, of all ranks together, and of pairs of similar lengths.
+    """Training steps of about `tokens` target tokens over all ranks, with pairs of similar lengths.
 
-    `end` counts among the target tokens. A micro-batch has about `at_once` tokens of the longer side.
+    The target tokens include `end`. A micro-batch has about `at_once` tokens of the longer side.
 
-    Raises UnmaskError where steps are too small to give every rank a pair.
+    Raises UnmaskError if steps are too small to have a pair for every rank.
     """
     if tokens < 1:
-        raise UnmaskError(f"A step cannot have {tokens} tokens.")
+        raise UnmaskError(f"A step needs at least 1 token, not {tokens}.")
     lengths = source.longer, source.sources - source.cost
     order = ByLength(source, tokens, seed=seed, ranks=ranks, lengths=lengths, window=window)
     return Loader(Collated(order, collate, MicroBatches(source.longer, rank, ranks, at_once)))
@@ -107,7 +108,7 @@ def _check_equal(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> No
 
 
 class _Ragged:
-    """Sequences of different lengths, laid end to end: values [all], of vectors [all, F], and where each begins."""
+    """Concatenated sequences of different lengths: values [all], or [all, F] of vectors, and the begin of each."""
 
     def __init__(self, sequences: Sequence[Sentence]) -> None:
         self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
@@ -120,7 +121,7 @@ class _Ragged:
         return self.values[self.begins[number] : self.begins[number] + self.lengths[number]]
 
     def padded(self, pad: int, *, first: int | None = None, last: int | None = None) -> np.ndarray:
-        """Tokens [B, longest + 1] of the sequences, each with `first` before it or `last` behind it."""
+        """Tokens [B, longest + 1] of the sequences, each with `first` before it or `last` after it."""
         rows = np.arange(len(self.lengths))
         tokens = np.full((len(rows), int(self.lengths.max(initial=0)) + 1), pad, np.int64)
         owners = np.repeat(rows, self.lengths)
@@ -133,7 +134,7 @@ class _Ragged:
         return tokens
 
     def documents(self) -> Tensor | None:
-        """[B, longest + 1]: 1 for a token, 0 for padding; None where nothing is padded."""
+        """[B, longest + 1]: 1 for a token, 0 for padding; None if nothing is padded."""
         longest = int(self.lengths.max(initial=0))
         if (self.lengths == longest).all():
             return None

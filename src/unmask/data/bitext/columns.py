@@ -1,6 +1,6 @@
-"""Sides: which columns of a table are the sources and the targets of pairs, judged by their names alone.
+"""Bitext columns: finds the columns of sources and targets in a table by their names.
 
-Names that are not known are never guessed at: the first two columns of a table may be a number of the row and a text.
+Columns with unknown names are never used: the first two columns of a table may be a row number and a text.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ USUAL = (  # names of the columns of sources and targets in public data sets
     *(("source", "target"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text")),
     *(("sentence", "translation"), ("question", "answer"), ("Q", "A"), ("input", "output"), ("vector", "text")),
 )
-NESTED = "translation."  # {"translation": {"en": …, "de": …}}, as the hub's translation data sets are
+NESTED = "translation."  # {"translation": {"en": …, "de": …}}, as in translation data sets of the hub
 
-# ISO 639-1; the three letters of ISO 639 for most of these, and for languages of public pairs that have no two; codes
-# of countries that often stand for the language. Any two or three letters would do for `id`, `row`, `yes` and `oui`.
+# ISO 639-1; the three-letter codes of most of these languages, and of languages of public bitext without a two-letter
+# code; country codes that are often used for the language. A pattern of two or three letters would match `id`, `row`.
 _CODES = frozenset(
     """
     aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo es
@@ -35,7 +35,7 @@ _CODES = frozenset(
     """.split()  # noqa: SIM905 (as in unmask.huggingface.config)
 )
 _CODE = re.compile(r"(?P<language>[a-z]{2,3}|[A-Z]{2,3})(?P<more>[-_][A-Za-z]{2,8})?")  # en, EN, pt-BR, zh_Hans
-_SCRIPT = re.compile(r"[-_][A-Z][a-z]{3}")  # rare languages have it in public data sets: ace_Latn
+_SCRIPT = re.compile(r"[-_][A-Z][a-z]{3}")  # a script, as for rare languages in public data sets: ace_Latn
 _NAMES = frozenset(
     """
     afrikaans albanian amharic arabic armenian azerbaijani basque belarusian bengali bosnian breton bulgarian burmese
@@ -51,8 +51,8 @@ _NAMES = frozenset(
 
 
 def known(names: Sequence[str]) -> tuple[str, str] | None:
-    """The columns of sources and targets by their names: usual ones, or the only two that are codes of languages, in
-    small or capital letters. `id` is Indonesian only where there is no third column, else the number of a row."""
+    """The columns of sources and targets: usual names, or the only two names that are language codes, in lower or upper
+    case; None if there are none. `id` is Indonesian only if there is no third column, else a row number."""
     for first, second in USUAL:
         source, target = column_of(names, [first]), column_of(names, [second])
         if source is not None and target is not None:
@@ -67,8 +67,8 @@ def known(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def are_header(names: Sequence[str]) -> bool:
-    """Whether the fields of a first line are names of columns, and no pair: some are known, or there are two, and both
-    are languages, by code or by English name. Names of two languages are no translations of each other."""
+    """Whether the fields of a first line are column names instead of a pair: two are known, or there are two fields
+    that are languages, by code or English name. The names of two languages are not translations of each other."""
     if known(names) is not None:
         return True
     return len({name.lower() for name in names}) == len(names) == 2 and all(map(_is_language, names))

@@ -1,4 +1,4 @@
-"""Numbers: vectors as the sources of models that write from them, in lines of text, and in arrays.
+"""Numbers: vectors as sources of encoder–decoders, from lines of text and from arrays.
 
 Shapes: P vectors, F numbers of each.
 """
@@ -17,13 +17,13 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 
 SUFFIX = ".npy"
-SHOWN = 40  # characters of a line that is shown
+SHOWN = 40  # characters of a line in messages
 _NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 NO_TOKENS = "This model reads vectors, and a vector has no tokens to show."
 
 
 class NoVector(UnmaskError):
-    """A source that is no vector, or one of another width; `place` is its number in what was given, from 0."""
+    """A source is not a vector, or has another width; `place` is its index, from 0, among the given sources."""
 
     def __init__(self, what: str, place: int) -> None:
         super().__init__(what)
@@ -31,9 +31,9 @@ class NoVector(UnmaskError):
 
 
 class Numbers(Tokenizer):
-    """The vocabulary of a model that reads a vector and writes a text: its sources are lines of `features` numbers.
+    """The tokenizer of a model that generates a text from a vector: sources are lines of `features` numbers.
 
-    What is read of a source is one item, the vector: [1, F]. Texts are written, and read again, with `target`.
+    A source becomes one item, the vector [1, F]. `target` is the tokenizer of the texts.
     """
 
     def __init__(self, side: Side, features: int) -> None:
@@ -42,15 +42,15 @@ class Numbers(Tokenizer):
         self._target = Tokenizer(side)
 
     def ids(self, texts: Sequence[str], *, special: bool = False) -> list[np.ndarray]:
-        """The vector of each line, [1, F] float32; [0, F] of an empty line. Raises NoVector for anything else."""
+        """The vector of each line, [1, F] float32; [0, F] for an empty line. Raises NoVector for any other line."""
         return [self._item(text, place) for place, text in enumerate(texts)]
 
     def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
-        """A vector as it is: nothing stands behind it."""
+        """The vector, unchanged: no token follows it."""
         return ids
 
     def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
-        """The piece of each id of a text that is written. Raises UnmaskError for a source, which has none."""
+        """The piece of each id of a target text. Raises UnmaskError for a source, which has no pieces."""
         found = np.asarray(ids if isinstance(ids, np.ndarray) else list(ids))
         if found.ndim > 1:
             raise UnmaskError(NO_TOKENS)
@@ -61,7 +61,7 @@ class Numbers(Tokenizer):
         return source if len(source) <= SHOWN else f"{source[:SHOWN]}…"
 
     def lacking(self, ids: np.ndarray) -> int:
-        """0: any number can be read."""
+        """0: a vector has no unknown tokens."""
         return 0
 
     def encode(self, text: str, *, special: bool = True) -> Encoding:
@@ -73,22 +73,22 @@ class Numbers(Tokenizer):
             return np.empty((0, self.features), np.float32)
         found = vector(text)
         if found is None or len(found) != self.features:
-            what = f"has {plural(len(found), 'number')}" if found is not None else "is no line of finite numbers"
+            what = f"has {plural(len(found), 'number')}" if found is not None else "is not a line of finite numbers"
             raise NoVector(
-                f"'{self.shown(text)}' {what}, but the model reads vectors of {self.features:,}: give as many numbers "
-                "a line, with spaces or commas between.",
+                f"'{self.shown(text)}' {what}, but the model reads vectors of {self.features:,}: give that many "
+                "numbers on each line, separated by spaces or commas.",
                 place,
             )
         return found[None]
 
 
 def vector(text: str) -> np.ndarray | None:
-    """The numbers [F] float32 of a line, with spaces between, or commas, in brackets or not; None where it is anything
-    else, or where a number is not finite."""
+    """The numbers [F] float32 of a line, separated by spaces or commas, with or without brackets; None for any other
+    line, and if a number is not finite."""
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
         text = text[1:-1]
-    parts = text.split(",") if "," in text else text.split()  # "0,5 1,2" is neither
+    parts = text.split(",") if "," in text else text.split()  # "0,5 1,2" is not accepted
     if not all(map(_NUMBER.fullmatch, parts)):
         return None
     with np.errstate(over="ignore"):
@@ -97,25 +97,25 @@ def vector(text: str) -> np.ndarray | None:
 
 
 def are_vectors(texts: Sequence[str]) -> bool:
-    """Whether the first hundred of some texts are vectors."""
+    """Whether the first hundred texts are all vectors."""
     return all(vector(text) is not None for text in texts[:100])
 
 
 def lines(path: Path) -> list[str]:
-    """The rows of an array [P, F] in a .npy file, each as a line that `vector` reads.
+    """The rows of an array [P, F] in a .npy file, each as a line for `vector`.
 
-    Raises UnmaskError for a file that holds something else, and for numbers that are not finite.
+    Raises UnmaskError if the file has no such array, and for numbers that are not finite.
     """
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except PermissionError:
         raise UnmaskError(f"{path} cannot be read: permission denied.") from None
-    except Exception:  # a damaged header is whatever its parser takes it for
-        raise UnmaskError(f"{path} is no array that NumPy can read; write it with numpy.save.") from None
+    except Exception:  # a damaged header raises many kinds of errors
+        raise UnmaskError(f"{path} is not an array that NumPy can read; write it with numpy.save.") from None
     if array.ndim != 2 or array.dtype.kind not in "fiub" or not array.shape[1]:
         raise UnmaskError(
-            f"{path} holds an array {list(array.shape)} of {array.dtype}, where a row of numbers for each text is "
-            "wanted."
+            f"{path} has an array {list(array.shape)} of {array.dtype}, but it must have a row of numbers for each "
+            "text."
         )
     pattern = " ".join(["%.9g"] * array.shape[1])
     found = []
@@ -123,6 +123,6 @@ def lines(path: Path) -> list[str]:
         with np.errstate(over="ignore"):
             values = row.astype(np.float32).tolist()
         if not all(map(math.isfinite, values)):
-            raise UnmaskError(f"Row {number:,} of {path} has numbers that are not finite; put numbers in their place.")
+            raise UnmaskError(f"Row {number:,} of {path} has numbers that are not finite; replace them by finite ones.")
         found.append(pattern % tuple(values))
     return found

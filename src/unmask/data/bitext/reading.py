@@ -1,7 +1,8 @@
-"""Bitext: sentences and their translations from two files, a table or the hub; what was left out, and where.
+"""Bitext: reads sentences and their translations from two files, a table or the hub, and reports pairs left out.
 
-A pair is left out only where there is nothing to learn from, or where the caller sets limits; every case is counted in
-the `Report` with its first lines. Cleaning by lengths: Koehn et al., "Moses", ACL 2007 (its clean-corpus-n).
+A pair is left out only if it has an empty side or another number of fields, or if it exceeds limits of the caller; the
+`Report` has the number of each case and its first lines. Limits on lengths: Koehn et al., "Moses", ACL 2007 (its
+clean-corpus-n).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff]")  # tabs are spaces like others
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff]")  # without the tab, which is whitespace
 
 
 class _Line(NamedTuple):
-    """A line of the input before it is judged; None where a table has no value."""
+    """A line of the input before it is checked; None for a missing value of a table."""
 
     number: int
     source: str | None
@@ -40,13 +41,13 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What was found while reading.
+    """The statistics of reading.
 
-    name      the files, as messages call them
-    read      pairs that were there
-    left_out  why -> numbers of the lines (rows, in a table) that are not in the Bitext
-    noted     what -> numbers of the lines that are in it all the same
-    remarks   sentences on all of it: which columns were taken, say
+    name      the files, for messages
+    read      number of pairs in the files
+    left_out  reason -> numbers of the lines (rows, in a table) that are not in the Bitext
+    noted     peculiarity -> numbers of the lines that are in the Bitext
+    remarks   sentences on the whole, such as the columns that were used
     """
 
     name: str
@@ -57,7 +58,7 @@ class Report:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All of it in sentences, with counts and the first places; what was left out last comes last."""
+        """The report in sentences, with counts and the first lines of each case."""
         return (
             *self.remarks,
             *(f"Pairs {what}: {_counted(at)}." for what, at in self.noted.items() if at),
@@ -67,7 +68,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bitext:
-    """Pair number i is sources[i] and targets[i], from line lines[i]; `report` says what else was there."""
+    """Pairs: number i is sources[i] and targets[i], from line lines[i]. `report` has the lines that were left out."""
 
     sources: list[str]
     targets: list[str]
@@ -81,7 +82,7 @@ class Bitext:
         return zip(self.sources, self.targets, strict=True)
 
     def take(self, indices: Iterable[int]) -> Bitext:
-        """The pairs at these places, in this order."""
+        """The pairs with these indices, in this order."""
         at = [int(i) for i in indices]
         sources, targets = [self.sources[i] for i in at], [self.targets[i] for i in at]
         return Bitext(sources, targets, self.report, [self.lines[i] for i in at])
@@ -101,28 +102,31 @@ def read(
     format: str | None = None,
     encoding: str | None = None,
 ) -> Bitext:
-    """Pairs from two aligned files, one sentence a line, or from one TSV, CSV, JSON, Parquet file or `hub:owner/name`.
+    """Read pairs from two aligned files with a sentence on each line, or from a TSV, CSV, JSON or Parquet file or
+    `hub:owner/name`.
 
-    source   of a model that writes from vectors, one a line, or an array in a .npy file (`numbers.vector`, `lines`)
-    target   the file of translations; None: `source` is a table with both. Files of text may be .gz or .zst
-    columns  of a table, sources then targets. Numbers count columns from 1 and mean that there is no header line;
-             "en" is also found as "translation.en". None: what `sides.known` knows, or the only two columns; a TSV or
-             CSV of two columns has a header where `sides.are_header` says so
-    format   where the file's name does not tell: tsv, csv, jsonl, json, parquet
-    encoding  of both files, as for `data.files.lines.lines`
+    source    the file of sources: sentences, or vectors on lines or in a .npy file (`numbers.vector`, `numbers.lines`)
+    target    the file of translations; None: `source` is a table with both. Text files may be .gz or .zst
+    columns   the columns of sources and targets in a table. Numbers count columns from 1 and mean that there is no
+              header line; "en" also finds "translation.en". None: the columns of `columns.known`, or the only two; a
+              TSV or CSV of two columns has a header if `columns.are_header`
+    format    tsv, csv, jsonl, json or parquet; None: by the file's name and first lines
+    encoding  encoding of both files, as for `data.files.lines.lines`
 
-    Left out and counted: pairs with an empty side, and rows of a TSV or CSV with another number of
-    fields than its first line. Kept and counted: pairs seen before, pairs of equal sides, U+FFFD; NUL and other control
-    characters, which become spaces. Raises UnmaskError for unequal numbers of lines, naming both and the line where
-    the files probably come apart (`aligned.first_suspicious`), for what is not UTF-8 (file and line), for unknown
-    columns, and where no pair is left.
+    Pairs with an empty side, and rows of a TSV or CSV with another number of fields than the first line, are left out
+    and counted. Repeated pairs, pairs with equal sides, U+FFFD, and NUL and other control characters, which become
+    spaces, are kept and counted. Raises UnmaskError for different numbers of lines (naming both, and the first line
+    that is probably misaligned, see `alignment.first_suspicious`), text that is not UTF-8 (naming file and line),
+    unknown columns, and if no pair is left.
     """
     for path, of_texts in ((source, target is None), (target, True)):
         if path is not None and of_texts and numbers.SUFFIX in Path(path).suffixes:
-            raise UnmaskError(f"{path} holds vectors: they are sources, and the file of their texts stands behind it.")
+            raise UnmaskError(f"{path} has vectors, which can only be sources; give the file of texts second.")
     if target is not None:
         if columns is not None or format is not None:
-            raise UnmaskError("Columns and formats belong to a table; two aligned files hold one sentence a line each.")
+            raise UnmaskError(
+                "Columns and formats belong to a table; two aligned files have one sentence on each line."
+            )
         return _aligned(Path(source), Path(target), encoding)
     if str(source).startswith("hub:"):
         return _of_table(str(source), hub_rows(str(source)), columns, [])
@@ -133,14 +137,14 @@ def read(
         raise unknown("format", format, FORMATS)
     format = format or guess_format(path, otherwise="plain text", encoding=encoding)
     if format not in FORMATS:
-        raise UnmaskError(f"{path} looks like {format}, which holds no pairs; name the second file beside it.")
+        raise UnmaskError(f"{path} looks like {format}, which has no pairs; give the second file too.")
     delimited = format in ("tsv", "csv")
     header = delimited and _has_header(path, format, columns, encoding)
     if delimited and not header and columns is None:
         columns = ("1", "2")
     ragged: list[int] = []
     table = rows(path, format, header=header, encoding=encoding, ragged=ragged)
-    if format != "csv":  # where a row may have several lines, a number that is missing says nothing
+    if format != "csv":  # in CSV a row may have several lines, so missing numbers mean nothing
         table = _with_blanks(table, ragged)
     return _of_table(str(path), table, columns, ragged)
 
@@ -157,18 +161,18 @@ def _aligned(source: Path, target: Path, encoding: str | None) -> Bitext:
     if len(left) != len(right):
         line = first_suspicious([len(text) for text in left], [len(text) for text in right])
         raise UnmaskError(
-            f"{source} has {plural(len(left), 'line')} but {target} has {len(right):,}; judged by their lengths, "
-            f"they no longer belong together from line {line:,} on: look there for one that is missing or broken in "
+            f"{source} has {plural(len(left), 'line')} but {target} has {len(right):,}; by their lengths, "
+            f"they are misaligned from line {line:,}: look there for a line that is missing or broken in "
             "two."
         )
     found = (_Line(i, *pair) for i, pair in enumerate(zip(left, right, strict=True), 1))
     bitext = _judged(f"{source}, {target}", found, {})
-    if numbers.are_vectors(bitext.sources):  # their lengths say nothing
+    if numbers.are_vectors(bitext.sources):  # their lengths are not informative
         return bitext
     r = correlation(*([len(text) for text in side] for side in (bitext.sources, bitext.targets)))
     if r is None or r >= UNRELATED:
         return bitext
-    remark = f"The lengths of sources and targets hardly go together (correlation {r:.2f}): are the files aligned?"
+    remark = f"The lengths of sources and targets are hardly correlated ({r:.2f}): check that the files are aligned."
     return replace(bitext, report=replace(bitext.report, remarks=(remark,)))
 
 
@@ -181,9 +185,9 @@ def _texts(path: Path, encoding: str | None) -> list[str]:
 
 
 def _has_header(path: Path, format: str, columns: tuple[str, str] | None, encoding: str | None) -> bool:
-    """Whether the first line of a TSV or CSV names columns: it does where the caller uses names, or names are known.
+    """Whether the first line of a TSV or CSV has column names: if the caller uses names, or if names are known.
 
-    Raises UnmaskError where nothing says which of three or more columns are meant: one may well number the rows.
+    Raises UnmaskError if there are three or more columns and none is known: one may be a row number.
     """
     if columns is not None:
         return not all(name.isdigit() for name in columns)
@@ -193,19 +197,19 @@ def _has_header(path: Path, format: str, columns: tuple[str, str] | None, encodi
     names = [str(value).strip() for value in first[1].values()]
     if len(names) > 2 and known(names) is None:
         raise UnmaskError(
-            f"{_unknown(str(path), names)}; where the first line is a pair already, count them, as --columns 1,2 does."
+            f"{_unknown(str(path), names)}; if the first line is a pair already, give numbers, as in --columns 1,2."
         )
     return are_header(names)
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
     shown = ", ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in names[:30])
-    return f"{name} has no two columns that are known to be sources and targets; name them with --columns, of: {shown}"
+    return f"{name} has no columns with usual names of sources and targets; give two with --columns, from: {shown}"
 
 
 def _with_blanks(table: Rows, ragged: Sequence[int]) -> Rows:
-    """The rows, and one without values for each blank line between them: a number that is neither a row's nor among
-    those left out as `ragged` meanwhile."""
+    """The rows, with a row without values for each blank line between them: a number that is neither that of a row nor
+    among the `ragged` ones."""
     before: int | None = None
     torn = 0
     for number, values in table:
@@ -226,12 +230,10 @@ def _of_table(name: str, table: Rows, columns: tuple[str, str] | None, ragged: l
     )
     remark = f"Sources are the column {picked[0]}, targets {picked[1]}."
     if picked[0].isdigit():
-        remark += " No line is taken for a header."
+        remark += " There is no header line."
     bitext = _judged(name, found, {"with more or fewer fields than the first line": ragged})
     if len(ragged) > len(bitext):
-        raise UnmaskError(
-            f"Most rows of {name} have more or fewer fields than its first line: is it of another format?"
-        )
+        raise UnmaskError(f"Most rows of {name} have more or fewer fields than its first line; give its format.")
     return replace(bitext, report=replace(bitext.report, remarks=(remark,)))
 
 
@@ -251,7 +253,7 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
 
 
 def _source(name: str, number: int, values: Mapping[str, Any], column: str) -> str | None:
-    """A text, or of a list of numbers the line of them."""
+    """The text of a cell; a list of numbers becomes a line of numbers."""
     value = values.get(column)
     if isinstance(value, list) and value and all(type(x) in (int, float) for x in value):
         return " ".join(map(repr, value))
@@ -269,7 +271,7 @@ def _cell(name: str, number: int, values: Mapping[str, Any], column: str) -> str
 
 
 def _judged(name: str, found: Iterable[_Line], left: Mapping[str, list[int]]) -> Bitext:
-    """The pairs worth keeping, and the report. `left` learns of rows left out before, while `found` is read."""
+    """The valid pairs, and the report. `left` has rows that were left out before; reading `found` extends it."""
     sources: list[str] = []
     targets: list[str] = []
     kept: list[int] = []
@@ -293,12 +295,12 @@ def _judged(name: str, found: Iterable[_Line], left: Mapping[str, list[int]]) ->
     read += sum(map(len, left.values()))
     report = Report(name, read, _settled({**left, **empty}), _settled(noted))
     if not kept:
-        raise UnmaskError(f"{name} holds no pair of sentences. {' '.join(report.notes)}".rstrip())
+        raise UnmaskError(f"{name} has no pair of sentences. {' '.join(report.notes)}".rstrip())
     return Bitext(sources, targets, report, kept)
 
 
 def _peculiar(raw: Sequence[str | None], source: str, target: str, before: bool) -> Iterator[str]:
-    """What is odd about a pair that is kept all the same."""
+    """The peculiarities of a pair, which is kept."""
     if before:
         yield "seen before"
     if source == target:
@@ -306,7 +308,7 @@ def _peculiar(raw: Sequence[str | None], source: str, target: str, before: bool)
     if any(text and _CONTROL.search(text) for text in raw):
         yield "with control characters, which became spaces"
     if "\ufffd" in source or "\ufffd" in target:
-        yield "with U+FFFD, the sign of text that was decoded wrongly"
+        yield "with U+FFFD, a sign of text that was decoded wrongly"
 
 
 def fitting(
@@ -318,17 +320,19 @@ def fitting(
     ratio: float | None = None,
     unit: str = "tokens",
 ) -> tuple[Bitext, np.ndarray]:
-    """The pairs within limits, and their places [kept] in the bitext that came in; the report counts the others.
+    """The pairs within limits, and their indices [kept] in the given bitext; the report counts the others.
 
-    source_sizes, target_sizes  [pairs] in any unit: tokens of the model, words
-    longest                     most units of a side; None: no limit
-    ratio                       most units of the longer side for one of the shorter (Moses has 9); None: no limit
+    source_sizes, target_sizes  [pairs] lengths in any unit, such as tokens or words
+    longest                     largest length of a side; None: no limit
+    ratio                       largest ratio of the longer side to the shorter one (Moses has 9); None: no limit
 
-    Raises UnmaskError where nothing is left.
+    Raises UnmaskError if no pair is left.
     """
     source, target = np.asarray(source_sizes, np.int64), np.asarray(target_sizes, np.int64)
     if source.shape != (len(bitext),) or target.shape != (len(bitext),):
-        raise UnmaskError(f"{bitext.report.name} has {len(bitext):,} pairs; give the size of each side of each.")
+        raise UnmaskError(
+            f"{bitext.report.name} has {len(bitext):,} pairs; give the sizes of both sides for each pair."
+        )
     faults: dict[str, np.ndarray] = {}
     long, short = np.maximum(source, target), np.minimum(source, target)
     if longest is not None:
@@ -348,9 +352,9 @@ def fitting(
 
 
 def check_apart(train: Bitext, dev: Bitext) -> tuple[str, ...]:
-    """Sentences on what of `dev` is also in `train`, capitals and spaces aside; nothing where nothing is.
+    """Sentences on pairs and sources of `dev` that are also in `train`, ignoring case and whitespace; else empty.
 
-    Raises UnmaskError where more than 10 % of the pairs are: their score would not tell what was learned.
+    Raises UnmaskError if more than 10 % of the pairs are: the score would not measure generalisation.
     """
     pairs = {(_key(source), _key(target)) for source, target in train}
     sources = {source for source, _ in pairs}
@@ -359,7 +363,7 @@ def check_apart(train: Bitext, dev: Bitext) -> tuple[str, ...]:
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
             f"{dev.report.name} shares {len(common):,} of its {plural(len(dev), 'pair')} with {train.report.name} (the "
-            f"first is line {common[0]:,}), so its score would not tell what was learned; take them out, or say "
+            f"first is line {common[0]:,}), so its score would not measure generalisation; remove them, or set "
             "--allow-overlap yes."
         )
     cases = {"Pairs": common, "Sources": known}
@@ -367,15 +371,15 @@ def check_apart(train: Bitext, dev: Bitext) -> tuple[str, ...]:
 
 
 def hold_out(bitext: Bitext, count: int, seed: int = 0) -> tuple[Bitext, Bitext]:
-    """(train, dev): about `count` pairs drawn for dev, all pairs of a source on one side, as a source may have several
-    translations. Raises UnmaskError where too few pairs are left to train on."""
+    """(train, dev): about `count` pairs are drawn for dev. All pairs of a source go to the same side, because a source
+    may have several translations. Raises UnmaskError if no pairs are left for training."""
     _, group = np.unique([_key(source) for source in bitext.sources], return_inverse=True)
     order = np.random.default_rng(seed).permutation(int(group.max()) + 1)
     sizes = np.bincount(group)[order]
     chosen = np.isin(group, order[np.cumsum(sizes) - sizes < count])
     if chosen.all() or count < 1:
         raise UnmaskError(
-            f"{bitext.report.name} has {plural(len(bitext), 'pair')}, too few to hold some out; name others with --dev."
+            f"{bitext.report.name} has {plural(len(bitext), 'pair')}, too few to hold some out; give others with --dev."
         )
     return bitext.take(np.flatnonzero(~chosen)), bitext.take(np.flatnonzero(chosen))
 

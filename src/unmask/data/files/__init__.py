@@ -1,1 +1,1 @@
-"""Files on disk: bytes to lines, whatever their compression and encoding; tables as rows with named columns."""
+"""Files on disk: lines of text files of any compression and encoding; rows of tables with named columns."""

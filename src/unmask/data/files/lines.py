@@ -1,4 +1,4 @@
-"""Lines of a text file whatever its compression and encoding: bounded, cleaned, with a count of what was repaired."""
+"""Lines of a text file of any compression and encoding, of bounded length, with a count of removed characters."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 from unmask.data.files import encodings
 from unmask.errors import UnmaskError, needs
 
-LONGEST_LINE = 1 << 24  # characters; a file without line ends is more often a mistake than a text
-SAMPLE = 1 << 16  # characters by which an encoding is guessed
+LONGEST_LINE = 1 << 24  # characters; a file without line ends is usually an error
+SAMPLE = 1 << 16  # characters from which an encoding is guessed
 COMPRESSED = (".gz", ".zst")
 
-_FOREIGN = (  # (offset, bytes there, what such a file is)
+_FOREIGN = (  # (offset, bytes at this offset, kind of such a file)
     (0, b"%PDF-", "a PDF"),
     (0, b"PK\3\4", "a zip archive or an office document"),
     (0, b"\x89PNG", "an image"),
@@ -32,8 +32,7 @@ _FOREIGN = (  # (offset, bytes there, what such a file is)
 
 
 class NotText(UnmaskError):
-    """A file that is empty or no text. `reason` says which; inside a folder it is passed over, as are files without
-    any text beside others."""
+    """A file is empty or not text; `reason` is a clause that says why. Inside a folder such files are skipped."""
 
     def __init__(self, path: Path, reason: str, advice: str = "") -> None:
         super().__init__(f"{path} cannot be read as text: {reason}.{advice and ' ' + advice}")
@@ -41,18 +40,18 @@ class NotText(UnmaskError):
 
 
 class Blank(NotText):
-    """A file without any text."""
+    """A file has no text."""
 
 
 @dataclass(slots=True)
 class FileFacts:
-    """What was found in one file.
+    """Statistics of one file.
 
     encoding     utf-8, utf-8-sig (with a byte order mark), utf-16, …
-    characters   of all documents together
-    documents    number of documents (parts of very long ones counted)
-    nul          NUL characters removed
-    blank_lines  whether a blank line ended a document
+    characters   number of characters of all documents
+    documents    number of documents (or of parts of very long ones)
+    nul          number of NUL characters removed
+    blank_lines  whether blank lines end documents
     """
 
     encoding: str = "utf-8"
@@ -70,15 +69,16 @@ def lines(
     newline: str | None = None,
     longest: int | None = None,
 ) -> Iterator[tuple[int, str]]:
-    """Number, from 1, and text of each line, with its end.
+    """The number, from 1, and the text of each line, with its line end.
 
-    facts     learns the encoding and what was removed (NUL, byte order marks within); without it nothing is removed
-    encoding  of a file without a byte order mark; None: UTF-8, or UTF-16 where the first bytes look like it
-    newline   None: lines end with LF, CRLF or CR, and are given LF; "\n": they end with LF, a CR stays where it is
-    longest   most characters of a line; None: LONGEST_LINE
+    facts     is updated with the encoding and the number of removed NUL characters; byte order marks inside the file
+              are removed too. None: nothing is removed
+    encoding  encoding of a file without a byte order mark; None: UTF-8, or UTF-16 if the first bytes look like it
+    newline   None: lines end with LF, CRLF or CR, which become LF; "\n": lines end with LF, and CR is kept
+    longest   largest number of characters of a line; None: LONGEST_LINE
 
-    Raises NotText for a file of another kind, and UnmaskError for a damaged file, a line that is too long, and one
-    with bytes that are no text of the encoding: these never become other characters.
+    Raises NotText for a file of another kind, and UnmaskError for a damaged file, a line that is too long, and a line
+    with bytes that are not valid in the encoding, which are never replaced by other characters.
     """
     longest = LONGEST_LINE if longest is None else longest
     with opened(path) as stream:
@@ -102,7 +102,7 @@ def lines(
 
 
 def bare(path: Path) -> Path:
-    """The path without the endings of compression."""
+    """The path without suffixes of compression."""
     while path.suffix.lower() in COMPRESSED:
         path = path.with_suffix("")
     return path
@@ -110,7 +110,7 @@ def bare(path: Path) -> Path:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[io.BufferedReader]:
-    """The decompressed bytes of a file. Errors inside the block that mean a damaged file become UnmaskError."""
+    """Open a file as a stream of decompressed bytes. Errors of reading inside the block become UnmaskError."""
     try:
         with open(path, "rb") as file:
             raw: Any = file
@@ -128,7 +128,7 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
 
 
 class _Zstandard(io.RawIOBase):
-    """Decompressed bytes of a Zstandard file, which may hold several frames; a frame cut short is an error."""
+    """The decompressed bytes of a Zstandard file, which may have several frames; an incomplete frame is an error."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
         try:
@@ -142,7 +142,7 @@ class _Zstandard(io.RawIOBase):
     def _decompress(zstandard: Any, path: Path, file: BinaryIO) -> Iterator[bytes]:
         decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 31)
         frame = None
-        while chunk := file.read(1 << 11):  # 32,768 bytes may come out of one
+        while chunk := file.read(1 << 11):  # one input byte may decompress to 32,768 bytes
             while chunk:
                 frame = frame or decompressor.decompressobj()
                 try:
@@ -169,7 +169,8 @@ class _Zstandard(io.RawIOBase):
 
 
 def _encoding(path: Path, head: bytes, named: str | None) -> str:
-    """The encoding that the first bytes of a file speak for, else the one that was named, else UTF-8."""
+    """The encoding of the byte order mark, else the given one, else the one that the first bytes suggest, else UTF-8.
+    Raises NotText for an empty file and for other kinds of files."""
     if not head:
         raise Blank(path, "it is empty")
     for offset, magic, what in _FOREIGN:
@@ -185,4 +186,4 @@ def _tidied(line: str, facts: FileFacts) -> str:
     if "\0" in line:
         facts.nul += line.count("\0")
         line = line.replace("\0", "")
-    return line.lstrip("\ufeff")  # byte order marks inside a file: files that were put end to end
+    return line.lstrip("\ufeff")  # byte order marks inside a file come from concatenated files

@@ -1,4 +1,4 @@
-"""Tables on disk as rows with named columns: TSV, CSV, JSON lines, JSON and Parquet, compressed or not, and the hub."""
+"""Tables as rows with named columns: TSV, CSV, JSON lines, JSON and Parquet files, compressed or not, and the hub."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from unmask.config import flatten
 from unmask.data.files.lines import LONGEST_LINE, FileFacts, NotText, bare, lines
 from unmask.errors import UnmaskError, kind_of, needs, plural, unknown
 
-MOST_COLUMNS = 10_000  # of a TSV or CSV; more are a mistake, or meant to exhaust
-LONGEST_JSON = 1 << 28  # characters of a JSON array, which can only be read whole
+MOST_COLUMNS = 10_000  # of a TSV or CSV; more are an error or an attack on memory
+LONGEST_JSON = 1 << 28  # characters of a JSON array, which is read as a whole
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet", "conll")
 _SUFFIXES = {
@@ -35,20 +35,22 @@ Rows = Iterator[tuple[int, Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Table:
-    """All rows of a file, each with its number, and the columns that any of them has."""
+    """All rows of a file with their numbers, and the columns that occur in any of them."""
 
     columns: tuple[str, ...]
     rows: list[tuple[int, Mapping[str, Any]]]
 
 
 def format_by_name(path: Path) -> str | None:
-    """The format that a file's name says, `.gz` and `.zst` aside; None where it says none."""
+    """The format for the suffix of a file's name, ignoring `.gz` and `.zst`; None for an unknown suffix."""
     return _SUFFIXES.get(bare(path).suffix.lower())
 
 
 def guess_format(path: Path, *, otherwise: str | None = None, encoding: str | None = None) -> str:
-    """The format that a file's name says, else the one that its first lines look like. Raises UnmaskError for a file
-    that is empty, and where there is no telling, unless `otherwise` is what it is then. For `encoding` see `lines`."""
+    """The format of a file by its name, else by its first lines, else `otherwise`. For `encoding` see `lines`.
+
+    Raises UnmaskError for an empty file, and if the format is unknown and `otherwise` is None.
+    """
     known = format_by_name(path)
     if known is not None:
         return known
@@ -68,14 +70,14 @@ def guess_format(path: Path, *, otherwise: str | None = None, encoding: str | No
     if otherwise is not None:
         return otherwise
     raise UnmaskError(
-        f"{path} has no columns that can be told apart: give a table with columns such as text and label, as TSV, CSV "
-        f"or JSON lines, or say what it is with --format {', '.join(FORMATS)}."
+        f"{path} has no recognisable columns: give a table with columns such as text and label, as TSV, CSV "
+        f"or JSON lines, or name its format with --format {', '.join(FORMATS)}."
     )
 
 
 def _are_tagged(head: Sequence[str]) -> bool:
-    """Whether lines stand together, and most that are no comments have the same number of columns, two or more, as
-    those of CoNLL do and those of prose do not."""
+    """Whether lines look like CoNLL: some are adjacent, and most lines, apart from comments, have the same number of
+    columns, at least two."""
     if not any(one.strip() and other.strip() for one, other in pairwise(head)):
         return False
     words = [line.strip() for line in head if line.strip() and not line.startswith("#")]
@@ -84,7 +86,7 @@ def _are_tagged(head: Sequence[str]) -> bool:
 
 
 def _have_commas(head: Sequence[str]) -> bool:
-    """Whether most lines have as many commas as the first, those within quotes aside."""
+    """Whether most lines have as many commas as the first, ignoring those within quotes."""
     counts = [_QUOTED.sub("", line).count(",") for line in head]
     return counts.count(counts[0]) > len(counts) / 2
 
@@ -92,7 +94,7 @@ def _have_commas(head: Sequence[str]) -> bool:
 def read_table(
     path: Path, format: str, *, header: bool = True, encoding: str | None = None, ragged: list[int] | None = None
 ) -> Table:
-    """All rows of a file, read strictly; for the arguments and errors see `rows`."""
+    """Read all rows of a file; for the arguments and errors see `rows`. Raises UnmaskError for a file without rows."""
     found = list(rows(path, format, header=header, encoding=encoding, ragged=ragged))
     if not found:
         raise UnmaskError(f"{path} has no rows.")
@@ -100,7 +102,7 @@ def read_table(
 
 
 def column_of(columns: Iterable[str], wanted: Iterable[str]) -> str | None:
-    """The first of the wanted names that is a column, whatever its capitals; as the file spells it."""
+    """The first of the wanted names that is a column, ignoring case, in the spelling of the file; None if none is."""
     by_lower = {name.lower(): name for name in reversed(list(columns))}
     return next((by_lower[name.lower()] for name in wanted if name.lower() in by_lower), None)
 
@@ -115,20 +117,21 @@ def rows(
     encoding: str | None = None,
     ragged: list[int] | None = None,
 ) -> Rows:
-    """Number and values by column of each row, read in bounded memory (a JSON array: of LONGEST_JSON characters).
+    """The number and the values by column of each row, read in bounded memory (up to LONGEST_JSON characters for a JSON
+    array).
 
     format    tsv, csv, jsonl, json or parquet
-    column    the one column that is wanted, which every row must have; None: all
-    header    the first line of a TSV or CSV names the columns; else they are called 1, 2, …
-    facts     as for `lines`; with it, CSV that is quoted in odd ways is taken as it comes, without it is an error
-    encoding  as for `lines`; Parquet has its own
-    ragged    learns the numbers of the rows of a TSV or CSV that have more or fewer fields than the first line, and
-              which are left out; without it they are an error
+    column    the only column to return, which every row must have; None: all columns
+    header    whether the first line of a TSV or CSV has the names of the columns; else they are called 1, 2, …
+    facts     as for `lines`; if given, unusual quoting in CSV is accepted, else it is an error
+    encoding  as for `lines`; not for Parquet
+    ragged    is extended with the numbers of the rows of a TSV or CSV that have more or fewer fields than the first
+              line, and that are left out; None: such rows are an error
 
-    A row's number is the line that it begins on; in Parquet and JSON arrays rows are counted from 1. TSV is read
-    without quoting, as GLUE and most NLP data sets write it: a `"` is a character like any other. Nested objects
-    become dotted columns (`labels.binary`). Raises UnmaskError that names the file, and the row where there is one,
-    for an unknown column, a row with another number of fields, or one that is not valid.
+    The number of a row is the number of its first line; in Parquet and JSON arrays rows are counted from 1. TSV is read
+    without quoting, as in GLUE and most NLP data sets: a `"` is an ordinary character. Nested objects become dotted
+    columns (`labels.binary`). Raises UnmaskError, which names the file, and the row if there is one, for an unknown
+    column, a row with a different number of fields, or a row that is not valid.
     """
     if format == "parquet":
         return _records(path, _parquet(path, column), column)
@@ -141,10 +144,10 @@ def rows(
 
 
 def json_values(path: Path, format: str = "json", encoding: str | None = None) -> Iterator[tuple[int, Any]]:
-    """Number and value of each item of a JSON array, of each line of JSON lines, or of the one value of a file.
+    """The number and value of each item of a JSON array, of each line of JSON lines, or of the only value of a file.
 
-    Unlike in `rows`, a value may be of any type, and an object may run over many lines (`json`, read whole). For
-    `encoding` see `lines`. Raises UnmaskError that names the file and the line of what is not valid.
+    Unlike in `rows`, a value may have any type, and an object may span many lines (`json`, which is read as a whole).
+    For `encoding` see `lines`. Raises UnmaskError, which names the file and the line, for JSON that is not valid.
     """
     if format == "json":
         text = _joined(path, "", lines(path, encoding=encoding, longest=LONGEST_JSON))
@@ -161,8 +164,8 @@ def json_values(path: Path, format: str = "json", encoding: str | None = None) -
 
 
 def hub_rows(name: str, column: str | None = None) -> Rows:
-    """Number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the split is train where
-    none is named. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
+    """The number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the default split is
+    train. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
     where, _, split = name.removeprefix("hub:").partition(":")
     owner, _, rest = where.partition("/")
     dataset, _, configuration = rest.partition("/")
@@ -186,7 +189,7 @@ def hub_rows(name: str, column: str | None = None) -> Rows:
 # ------------------------------------------------------------------------------------------------ TSV, CSV
 
 
-_TSV_HINT = "TSV is read without quoting, so that no field can hold a tab or a line end: save such a table as CSV."
+_TSV_HINT = "TSV is read without quoting, so a field cannot contain a tab or a line end: save such a table as CSV."
 _CSV_HINT = "quote fields that hold the separator."
 
 
@@ -224,10 +227,10 @@ def _delimited(
     if first is None:
         raise NotText(path, "it is empty")
     if len(first[1]) > MOST_COLUMNS:
-        raise UnmaskError(f"{path} has {len(first[1]):,} columns, and no more than {MOST_COLUMNS:,} are read.")
+        raise UnmaskError(f"{path} has {len(first[1]):,} columns, but the limit is {MOST_COLUMNS:,}.")
     names = [name.strip() for name in first[1]] if header else [str(i) for i in range(1, len(first[1]) + 1)]
     if any("\r" in name for name in names):
-        raise UnmaskError(f"The lines of {path} end with CR alone; save it with the line ends LF or CRLF.")
+        raise UnmaskError(f"The lines of {path} end with CR only; save it with the line ends LF or CRLF.")
     if column is not None and column not in names:
         raise unknown(f"column in {path}", column, names)
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -249,7 +252,7 @@ def _delimited(
 
 
 def _json(path: Path, numbered: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
-    """Line number and value of each line, or, where the first one opens an array, number and value of its items."""
+    """The line number and value of each line, or the number and value of each item if the first line opens an array."""
     for number, line in numbered:
         if not line.strip():
             continue
@@ -265,7 +268,7 @@ def _joined(path: Path, start: str, numbered: Iterator[tuple[int, str]]) -> str:
         held.append(line)
         size += len(line)
         if size > LONGEST_JSON:
-            raise UnmaskError(f"{path} is too large a JSON array; write it as JSON lines, one object a line.")
+            raise UnmaskError(f"{path} is too large for a JSON array; write it as JSON lines, one object a line.")
     return "".join(held)
 
 
@@ -293,7 +296,13 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
             yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
-    except (arrow.ArrowException, OSError, ValueError, ArithmeticError, LookupError) as error:  # dates, zones
+    except (
+        arrow.ArrowException,
+        OSError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+    ) as error:  # also from dates and time zones
         raise UnmaskError(f"{path} is damaged or not Parquet: {_first_line(error)}.") from None
 
 

@@ -1,4 +1,4 @@
-"""The layouts of multiple-choice files, told from their columns: which hold context, question, choices and label."""
+"""The layouts of multiple-choice files: finds the columns of context, question, choices and label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmask.data.files.tables import column_of, json_values, rows
 from unmask.errors import UnmaskError, kind_of
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
-MOST = 26  # choices of a row: as many as there are letters to name them
+MOST = 26  # largest number of choices of a row, which have the letters A to Z
 
 TEXTS = (
     *("sent1", "article", "passage", "context", "dialogue", "text", "premise", "ctx_a", "ctx", "sentence", "goal"),
@@ -35,10 +35,10 @@ Entry = tuple[str, Mapping[str, Any]]  # place, value by column
 def entries_of(
     path: Path, format: str, ragged: list[int] | None = None, encoding: str | None = None
 ) -> Iterator[Entry]:
-    """Place and values of each question; DREAM and RACE, which have several of them on one text, are taken apart.
+    """The place and values of each question; items of DREAM and RACE, with several questions on one text, are split.
 
-    ragged  learns the lines of a table with more or fewer fields than the first, which are left out; without it they
-            are an error
+    ragged  is extended with the lines of a table with more or fewer fields than the first, which are left out; None:
+            such lines are an error
     """
     if format in ("tsv", "csv"):
         header = _names_columns(list(next(rows(path, format, header=False, encoding=encoding))[1].values()))
@@ -48,7 +48,7 @@ def entries_of(
     elif format in ("json", "jsonl"):
         found = json_values(path, format, encoding)
     else:
-        raise UnmaskError(f"{path} cannot hold choices: they are read from {', '.join(FORMATS)}.")
+        raise UnmaskError(f"{path} cannot have choices: they are read from {', '.join(FORMATS)}.")
     for number, value in found:
         place = f"{path}:{number}"
         if isinstance(value, list):
@@ -90,7 +90,7 @@ def _race(place: str, values: Mapping[str, Any]) -> Iterator[Entry]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns hold what. choices: one column with lists, several, or none where they stand in the question."""
+    """The roles of columns. choices: one column of lists, several columns, or none if they are in the question."""
 
     text: str
     pair: str | None
@@ -98,11 +98,11 @@ class Layout:
     marks: str | None
     label: str | None
     id: str | None
-    first: int | None = None  # 0 where the names of the columns count from 0, and labels do so too
+    first: int | None = None  # 0 if the names of the columns count from 0, because labels then do too
 
     @property
     def columns(self) -> dict[str, str]:
-        """Role -> column, as `Dataset.columns` has it."""
+        """Role -> column, as in `Dataset.columns`."""
         choices = self.choices or (self.text,)
         ends = dict.fromkeys((choices[0], choices[-1]))
         roles = {"text": self.text, "pair": self.pair, "choices": " … ".join(ends), "label": self.label}
@@ -110,19 +110,19 @@ class Layout:
 
 
 def layout_of(path: Path, entries: Sequence[Entry], labelled: bool) -> Layout:
-    """Where the parts of a row stand; no label unless `labelled`. Raises UnmaskError where that cannot be told."""
+    """The layout of a file, without a label unless `labelled`. Raises UnmaskError if the columns are not known."""
     names = list(dict.fromkeys(name for _, values in entries for name in values))
     unnamed = names == [str(i + 1) for i in range(len(names))]
     layout = _by_place(names, entries[0][1]) if unnamed else _by_name(names, entries)
     if layout is None:
-        raise UnmaskError(f"{path} has no columns of choices that are known by name; it has: {', '.join(names[:30])}.")
+        raise UnmaskError(f"{path} has no columns of choices with usual names; it has: {', '.join(names[:30])}.")
     if labelled and layout.label is None:
         raise UnmaskError(f"{path} has no column of labels; rows without labels can only be predicted.")
     return layout if labelled else replace(layout, label=None)
 
 
 def _by_place(names: Sequence[str], values: Mapping[str, Any]) -> Layout | None:
-    """A table without header, as ARC is also found: question, choices, key."""
+    """The layout of a table without a header, as in some copies of ARC: question, choices, key."""
     if len(names) < 4 or MARK.fullmatch(values[names[-1]].strip()) is None:
         return None
     return Layout(names[0], None, tuple(names[1:-1]), None, names[-1], None)
@@ -149,7 +149,7 @@ def _names_columns(fields: Sequence[str]) -> bool:
 
 
 def _numbered(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns ending0, ending1, …, or choice1, …, or A, B, …: the most that count on from 0, 1 or A."""
+    """The columns ending0, ending1, …, or choice1, …, or A, B, …: the longest series that begins with 0, 1 or A."""
     groups: dict[str, dict[str, str]] = {}
     for name in names:
         match = _NUMBERED.fullmatch(name.lower())
@@ -170,11 +170,11 @@ def _is_list(column: str, entries: Sequence[Entry]) -> bool:
 
 
 def inline(text: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Question, choices and their marks of "question (A) … (B) …" or "question (1) … (2) …"."""
+    """Question, choices and their marks from "question (A) … (B) …" or "question (1) … (2) …"."""
     for marks in (ascii_uppercase, [str(i) for i in range(1, MOST + 1)]):
         for start in re.finditer(rf"\({marks[0]}\)", text):
             second = text.find(f"({marks[1]})", start.end())
-            if second < 0 or f"({marks[0]})" in text[start.end() : second]:  # a mark that the question speaks of
+            if second < 0 or f"({marks[0]})" in text[start.end() : second]:  # a mark that the question mentions
                 continue
             ends = [start.start(), second]
             while len(ends) < MOST and (place := text.find(f"({marks[len(ends)]})", ends[-1])) >= 0:

@@ -1,4 +1,4 @@
-"""Multiple choice from files as SWAG, ARC, DREAM and RACE have them: any number of choices a row, and the right one.
+"""Multiple choice from files in the formats of SWAG, ARC, DREAM and RACE: rows with choices and the correct one.
 
 Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense Inference", EMNLP 2018; Clark et al.,
 "Think you have Solved Question Answering? Try ARC", 2018; Sun et al., "DREAM: A Challenge Data Set and Models for
@@ -22,7 +22,7 @@ from unmask.errors import UnmaskError, kind_of, plural, unknown
 
 
 class DamagedRow(UnmaskError):
-    """A row whose choices are not sound, or whose label is none of them; it may be left out."""
+    """A row has invalid choices, or a label that is none of them; such rows may be left out."""
 
 
 def read(
@@ -34,28 +34,29 @@ def read(
     skip: bool = False,
     encoding: str | None = None,
 ) -> Dataset:
-    """The rows of a multiple-choice file.
+    """Read the rows of a multiple-choice file.
 
-    format    where the file's name does not tell: tsv, csv, jsonl, json, parquet
-    labelled  False: rows to be answered; what the file says of labels is not looked at
-    first     the number, 0 or 1, that labels give the first choice; None: see below
-    skip      leave damaged rows out, also those with another number of fields, counted in `notes`, in place of raising
-              for the first
+    format    tsv, csv, jsonl, json or parquet; None: by the file's name and first lines
+    labelled  False: rows without labels, for prediction; labels in the file are ignored
+    first     the number, 0 or 1, of the first choice in labels; None: see below
+    skip      whether to leave out damaged rows, also those with another number of fields, and count them in `notes`,
+              instead of raising for the first
     encoding  as for `data.files.lines.lines`
 
-    Told from their columns: SWAG (sent1, sent2, ending0, …); ARC as CSV ("… (A) … (B) …" with AnswerKey, or without
-    header: question, choices, key) and as JSON lines (question.stem, question.choices, answerKey); DREAM ([turns,
-    questions, id]); RACE (article, questions, options, answers); what the `datasets` library writes of these; rows of
-    one's own with text or context, maybe question, a list or numbered columns of choices, and label. In numbered
-    columns, empty fields behind the last choice are no choices, so that rows may differ in their number. Labelled rows
-    whose fields are all empty, as some copies of ARC have them, are left out and counted in `notes`, `skip` or not.
+    The columns determine the layout: SWAG (sent1, sent2, ending0, …); ARC as CSV ("… (A) … (B) …" with AnswerKey, or
+    without header: question, choices, key) and as JSON lines (question.stem, question.choices, answerKey); DREAM
+    ([turns, questions, id]); RACE (article, questions, options, answers); the form of these in the `datasets` library;
+    and other rows with a text or context, an optional question, a list or numbered columns of choices, and a label. In
+    numbered columns, empty fields after the last choice are ignored, so that rows may have different numbers of
+    choices. Labelled rows whose fields are all empty, as in some copies of ARC, are always left out and counted.
 
-    Labels are the text of the right choice in all of a file, or its letter or number. Numbers count from 0; but from 1
-    where none is 0 and letters stand beside them or one is the number of choices. `Row.label` counts from 0.
+    In a file, labels are texts of the correct choices, or their letters or numbers. Numbers count from 0, unless none
+    is 0 and either there are letters too or one equals the number of choices: then they count from 1. `Row.label`
+    counts from 0.
 
-    Raises UnmaskError that names the file, and the row and field where there is one, for what is missing, and
-    DamagedRow for an empty choice, fewer choices than 2 or more than MOST, and a label that is missing or no choice. If
-    more rows are damaged than sound, that is an error with `skip`, too.
+    Raises UnmaskError, which names the file, and the row and field if there is one, if something is missing, and
+    DamagedRow for an empty choice, fewer than 2 or more than MOST choices, and a label that is missing or not a choice.
+    With `skip` too, it is an error if more rows are damaged than valid.
     """
     path = Path(path)
     if not path.is_file():
@@ -63,7 +64,7 @@ def read(
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
     if first not in (None, 0, 1):
-        raise UnmaskError(f"Labels give the first choice the number 0 or 1, not {first}.")
+        raise UnmaskError(f"The number of the first choice in labels must be 0 or 1, not {first}.")
     ragged: list[int] = []
     format = format or guess_format(path, encoding=encoding)
     entries = list(entries_of(path, format, ragged if skip else None, encoding))
@@ -82,31 +83,31 @@ def read(
     scheme = _scheme(sound, layout.first if first is None else first) if labelled else None
     found = [row for raw in sound if (row := _row(raw, scheme, damage)) is not None]
     if len(found) < damage.count:
-        remedy = "is it of another format?"
-        raise UnmaskError(f"{path} has more damaged rows than sound ones: {remedy} {' '.join(damage.notes())}")
+        remedy = "check its format."
+        raise UnmaskError(f"{path} has more damaged rows than valid ones; {remedy} {' '.join(damage.notes())}")
     notes = (scheme.note,) if scheme is not None and scheme.note else ()
     return Dataset(path, tuple(found), layout.columns, (*notes, *damage.notes()))
 
 
 @dataclass
 class _Damage:
-    """Damaged rows: the first is an error, or with `skip` their places are kept by what is wrong."""
+    """Damaged rows: the first is an error; with `skip`, their places are collected by the kind of damage."""
 
     skip: bool
     places: dict[str, list[str]] = field(default_factory=dict)
 
     def passes(self, place: str, fault: tuple[str, str] | None) -> bool:
-        """Whether there is no fault. A fault is what is wrong in general, and with this row."""
+        """Whether there is no fault. A fault is its kind in general, and its description for this row."""
         if fault is None:
             return True
         kind, detail = fault
         if not self.skip:
-            raise DamagedRow(f"{place} has {detail}; mend the row, or leave such rows out (--skip yes).")
+            raise DamagedRow(f"{place} has {detail}; correct the row, or leave out such rows (--skip yes).")
         self.left_out(kind, place)
         return False
 
     def left_out(self, kind: str, place: str) -> None:
-        """Note a row that is left out, `skip` or not."""
+        """Record a row that is left out, with or without `skip`."""
         self.places.setdefault(kind, []).append(place)
 
     @property
@@ -124,7 +125,7 @@ class _Damage:
 
 @dataclass(frozen=True)
 class _Raw:
-    """A row before its label is understood. marks: the names that the file gives the choices, if it does."""
+    """A row before its label is interpreted. marks: the names of its choices in the file; empty if there are none."""
 
     place: str
     id: str
@@ -193,7 +194,7 @@ def _choice(place: str, name: str, value: Any) -> str:
 
 
 def _fault(raw: _Raw) -> tuple[str, str] | None:
-    """What is wrong with the choices of a row, in general and in particular."""
+    """The fault of the choices of a row: its kind, and its description; None if they are valid."""
     count = len(raw.choices)
     if "" in raw.choices:
         return "an empty choice", f"an empty choice, number {raw.choices.index('') + 1} of {count}"
@@ -205,18 +206,19 @@ def _fault(raw: _Raw) -> tuple[str, str] | None:
 
 
 def _row(raw: _Raw, scheme: _Scheme | None, damage: _Damage) -> Choices | None:
-    """The row, its label a number from 0; none without a scheme. None where the label is no choice."""
+    """The row with its label as a number from 0, or without a label if there is no scheme. None if the label is not a
+    choice."""
     number = None if scheme is None else scheme.number(raw)
     if scheme is not None and number is None:
         detail = f"the label '{raw.label}', which is none of its {len(raw.choices)} choices"
-        damage.passes(raw.place, ("no label",) * 2 if raw.label is None else ("a label that is no choice", detail))
+        damage.passes(raw.place, ("no label",) * 2 if raw.label is None else ("a label that is not a choice", detail))
         return None
     label = "" if number is None else str(number)
     return Choices(raw.text, raw.pair, label, id=raw.id, place=raw.place, choices=raw.choices)
 
 
 def _label(place: str, values: Mapping[str, Any], name: str) -> str | int | None:
-    """The label as text or a whole number; None where there is none."""
+    """The label as text or a whole number; None if there is none."""
     value = values.get(name)
     if isinstance(value, float) and value.is_integer():
         return int(value)
@@ -230,14 +232,14 @@ def _label(place: str, values: Mapping[str, Any], name: str) -> str | int | None
 
 @dataclass(frozen=True)
 class _Scheme:
-    """What the labels of a file are: texts of choices, or letters or numbers that begin with `first`."""
+    """The form of the labels of a file: texts of choices, or letters, or numbers that begin with `first`."""
 
     texts: bool
     first: int
     note: str = ""
 
     def number(self, raw: _Raw) -> int | None:
-        """The number, from 0, of the right choice; None where the label is no choice."""
+        """The number, from 0, of the correct choice; None if the label is not a choice."""
         if raw.marks:
             marks = [mark.casefold() for mark in raw.marks]
             label = str(raw.label).casefold()
@@ -252,7 +254,7 @@ class _Scheme:
 
 
 def _scheme(raws: Sequence[_Raw], first: int | None) -> _Scheme:
-    """The kind of label that fits most rows; see `read`."""
+    """The form of label that fits most rows; see `read`."""
     rows = [raw for raw in raws if raw.label is not None and not raw.marks]
     named = [raw for raw in rows if isinstance(raw.label, str)]
     texts = sum(_same(str(raw.label), raw.choices) is not None for raw in named)
@@ -266,11 +268,11 @@ def _scheme(raws: Sequence[_Raw], first: int | None) -> _Scheme:
         return _Scheme(texts=False, first=0)
     if letters or any(n == len(raw.choices) for n, raw in numbers):
         return _Scheme(texts=False, first=1, note="The numbers of its labels count from 1.")
-    return _Scheme(texts=False, first=0, note="The numbers of its labels were taken to count from 0, though none is 0.")
+    return _Scheme(texts=False, first=0, note="The numbers of its labels are read as counting from 0, but none is 0.")
 
 
 def _same(label: str, choices: Sequence[str]) -> int | None:
-    """The number of the first choice with this text, apart from white space."""
+    """The index of the first choice with this text, ignoring whitespace; None if there is none."""
     words = label.split()
     return next((i for i, choice in enumerate(choices) if choice.split() == words), None)
 
@@ -281,7 +283,7 @@ def _is_letter(label: str | int | None) -> bool:
 
 
 def _counted(label: str | int | None) -> int | None:
-    """The number that a label says; of letters, a is 0."""
+    """The number of a label: its value, or the index of its letter (a is 0); None for any other label."""
     if not isinstance(label, str):
         return label
     match = MARK.fullmatch(label)

@@ -1,4 +1,4 @@
-"""Columns: which of a table hold texts, words and labels, by the names of public data sets, and what row they make."""
+"""Columns: finds the columns of texts, words and labels in a table by the names in public data sets; makes rows."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _Labels = Callable[[_Values, str], dict[str, Any]]  # values and place of a row 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a table is understood.
+    """The interpretation of a table.
 
-    columns  role -> column: "text" and "pair", or "words"; "label", or "labels" where a row may have several, or "tags"
-    row      what makes a row of the values of a line and its place; raises UnmaskError where they do not fit
-    flags    the columns of 0 and 1 that are a label each, where labels are given so
+    columns  role -> column: "text" and "pair", or "words"; "label", or "labels" if a row may have several, or "tags"
+    row      (values of a line, its place) -> a row; raises UnmaskError for values that are not valid
+    flags    the columns of 0 and 1, one for each label, if labels have this form
     """
 
     columns: dict[str, str]
@@ -62,16 +62,16 @@ def understand(
     labelled: bool = True,
     several: str | None = None,
 ) -> Reading:
-    """The columns that are named, and for the rest the usual ones; the arguments are those of `dataset.read`.
+    """Find the columns: those that are given, and usual names for the others; the arguments are as in `dataset.read`.
 
-    Raises UnmaskError for a name that is no column, and where no column is known to hold a text, or a label.
+    Raises UnmaskError for a name that is not a column, and if no column of texts, or of labels, is known.
     """
     labels = _split(label, table) if labelled and label is not None else []
     for name in (text, pair, *labels):
         if name is not None and name not in table.columns:
             raise unknown(f"column in {path}", name, table.columns)
     if pair is not None and text is None:
-        raise UnmaskError(f"The second text of {path} is {pair}; say which column is the first (--text).")
+        raise UnmaskError(f"The second text of {path} is {pair}; give the column of the first one too (--text).")
     words = text if text is not None else column_of(table.columns, WORDS)
     if words is not None and _is_list(table.rows[0][1].get(words)):
         return _of_words(path, table, words, labels[0] if labels else None, labelled)
@@ -85,7 +85,7 @@ def understand(
 
 
 def without_header(*names: str | None) -> bool:
-    """Whether one of the columns that a person names is a number, so that the first line is a row."""
+    """Whether one of the given columns is a number, so that the first line is a row."""
     return any(part.strip().isdigit() for name in names if name is not None for part in name.split(","))
 
 
@@ -93,7 +93,7 @@ def without_header(*names: str | None) -> bool:
 
 
 def _split(label: str, table: Table) -> list[str]:
-    """The columns of "toxic,obscene", unless there is one of that very name."""
+    """The columns of "toxic,obscene", unless there is a column with this whole name."""
     return [label] if label in table.columns else [name.strip() for name in label.split(",")]
 
 
@@ -118,7 +118,7 @@ def _usual_texts(path: Path, table: Table, labelled: bool) -> dict[str, str]:
         text = table.columns[0]
     if text is None:
         raise UnmaskError(
-            f"{path} has no column of texts that is known by name; say which it is with --rows.text: {_listed(table)}."
+            f"{path} has no column of texts with a usual name; give one of these with --rows.text: {_listed(table)}."
         )
     return {"text": text}
 
@@ -126,24 +126,24 @@ def _usual_texts(path: Path, table: Table, labelled: bool) -> dict[str, str]:
 def _of_labels(
     path: Path, table: Table, texts: Mapping[str, str], names: Sequence[str], several: str | None
 ) -> tuple[dict[str, str], _Labels]:
-    """Role -> column of labels, and what reads them."""
+    """Role -> column of labels, and the function that reads them."""
     if len(names) > 1:
         return {"labels": ", ".join(names)}, partial(_flags, tuple(names))
     rest = [name for name in table.columns if name not in texts.values()]
     name = names[0] if names else column_of(rest, LABELS)
     if name is None:
         flags = [name for name in rest if all(_flag(values.get(name)) is not None for _, values in table.rows)]
-        hint = f" (columns of 0 and 1 are a label each, together: --label {','.join(flags)})" * (len(flags) > 1)
+        hint = f" (for columns of 0 and 1, one for each label: --label {','.join(flags)})" * (len(flags) > 1)
         raise UnmaskError(
-            f"{path} has no column of labels that is known by name; say which it is with --label: "
-            f"{', '.join(rest[:30]) or 'it has none but the texts'}{hint}."
+            f"{path} has no column of labels with a usual name; give one of these with --label: "
+            f"{', '.join(rest[:30]) or 'it has only texts'}{hint}."
         )
     if any(_is_list(values.get(name)) for _, values in table.rows):
         return {"labels": name}, partial(_list, name)
     if several is None:
         return {"label": name}, partial(_single, name)
     if not several:
-        raise UnmaskError("What stands between several labels must be one character or more, such as '|'.")
+        raise UnmaskError("The separator of several labels must have at least one character, such as '|'.")
     return {"labels": name}, partial(_cell, name, several)
 
 
@@ -201,8 +201,8 @@ def _single(column: str, values: _Values, place: str) -> dict[str, Any]:
     label = _label(values.get(column))
     if label is None:
         raise UnmaskError(
-            f"{place} has no label: its column {column} is {_kind(values.get(column))}; where texts may have several "
-            "labels, or none, say --task multilabel and with --several what stands between them."
+            f"{place} has no label: its column {column} is {_kind(values.get(column))}; if texts may have any number "
+            "of labels, set --task multilabel, and their separator with --several."
         )
     return {"label": label}
 
@@ -246,7 +246,7 @@ def _flag(value: Any) -> bool | None:
 
 
 def _label(value: Any) -> str | None:
-    """A label as text: 1, 1.0 and "1" are the same one; None for what cannot be a label."""
+    """A label as text: 1, 1.0 and "1" are the same label; None for a value that cannot be a label."""
     if isinstance(value, float):
         return None if not math.isfinite(value) else str(int(value)) if value.is_integer() else repr(value)
     if isinstance(value, (str, int, bool)):

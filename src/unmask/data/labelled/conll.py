@@ -1,7 +1,7 @@
-"""CoNLL files: one word a line, an empty line between sentences, the columns of words and tags by number.
+"""CoNLL files: one word on each line, an empty line between sentences, and numbered columns of words and tags.
 
 CoNLL-2000 and -2003 (Tjong Kim Sang & Buchholz 2000; Tjong Kim Sang & De Meulder 2003), CoNLL-U (Universal
-Dependencies), WNUT, WikiANN, KLUE and what else is written like them.
+Dependencies), WNUT, WikiANN, KLUE and files of the same form.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from unmask.errors import UnmaskError, plural
 Block = list[tuple[int, list[str]]]
 """The lines of a sentence: number and columns of each."""
 
-_UNIVERSAL = 10  # columns of CoNLL-U, apart by tabs
+_UNIVERSAL = 10  # columns of CoNLL-U, separated by tabs
 _NUMBER, _NO_WORD = re.compile(r"\d+"), re.compile(r"\d+-\d+|\d+\.\d+")
 _COMMENT = re.compile(r"#+ ")
-# Where spaces part the columns, "# x y" may be a word with its tags; only what is known to head a sentence is not.
+# If spaces separate the columns, "# x y" may be a word with its tags; only known headings are comments.
 _HEADING = re.compile(r"#\s*(?:begin document|end document|newdoc|newpar|id\s|sent_id\s*=|text\s*=)")
 _LANGUAGE = re.compile(r"[a-z]{2,12}(?:-[a-z]+)*:")
 
 
 class Sentences(NamedTuple):
-    """Rows of tagged words, in the order that `Dataset` takes them.
+    """Rows of tagged words; the fields are in the order of those of `Dataset`.
 
-    columns  role -> what was taken for it
-    notes    sentences on what was left out or changed, with counts and the first places
+    columns  role -> the column that was used
+    notes    sentences on rows that were left out or changed, with counts and the first places
     """
 
     rows: tuple[Row, ...]
@@ -46,25 +46,25 @@ def read_conll(
     labelled: bool = True,
     encoding: str | None = None,
 ) -> Sentences:
-    """The sentences of a file, one word a line, columns apart by tabs where most lines have them, else by blanks.
+    """Read the sentences of a file. Columns are separated by tabs if most lines have a tab, else by blanks.
 
-    word, tag  numbers of their columns, from 1; without them the first and last, and in CoNLL-U 2 and 4 (UPOS).
-               A file is CoNLL-U where its name says so, or its lines have ten columns and begin with a number.
-    labelled   False: sentences to be answered; columns of tags are not looked at, and need not be there
+    word, tag  numbers of the columns, from 1; None: the first and last, and in CoNLL-U 2 and 4 (UPOS). A file is
+               CoNLL-U by its name, or if its lines have ten columns and begin with a number
+    labelled   False: sentences without tags, for prediction; columns of tags are ignored, and may be missing
     encoding   as for `data.files.lines.lines`
 
-    -DOCSTART- ends a sentence as an empty line does. Comments are passed over: `# …` where tabs part the columns, else
-    the lines that are known to head documents and sentences. In CoNLL-U so are contractions (3-4) and words that were
-    left out (8.1). WikiANN's language before every word ("en:") is taken off, and noted. Tags lose the blanks around
-    them and are otherwise as they stand (`schemes.convert`). Raises UnmaskError that names file and line for a line
-    with other columns than the first, without a tag, or not in UTF-8, and for a file without sentences.
+    -DOCSTART- ends a sentence, like an empty line. Comments are ignored: `# …` if tabs separate the columns, else known
+    headings of documents and sentences. In CoNLL-U, contractions (3-4) and omitted words (8.1) are ignored too. The
+    language before every word of WikiANN ("en:") is removed, with a note. Tags are stripped of blanks but not converted
+    (`schemes.convert`). Raises UnmaskError, which names file and line, for a line with another number of columns than
+    the first, without a tag, or with invalid bytes, and for a file without sentences.
     """
     numbers = [column_number(path, name) for name in (word, tag)]
     found = blocks(path, encoding)
     width = len(found[0][0][1])
     if width < 2 and labelled:
         raise UnmaskError(
-            f"{path}:{found[0][0][0]} has one column only; a word and its tag are needed, apart by a tab or blanks."
+            f"{path}:{found[0][0][0]} has only one column; write a word and its tag, separated by a tab or blanks."
         )
     universal = is_universal(path, found)
     at = numbers[0] if numbers[0] is not None else 1 if universal else 0
@@ -75,20 +75,20 @@ def read_conll(
         found = _with_words(path, [_words(path, block) for block in found])
     kept = [_row(path, block, at, tagged if labelled else None) for block in found]
     if len(kept) == 1 and any(" " in word.strip() for word in kept[0].words):
-        raise UnmaskError(f"{path} has no blank line between sentences, and texts for words: it is a table, not CoNLL.")
+        raise UnmaskError(f"{path} has no blank lines, and texts instead of words: it is a table, not CoNLL.")
     tags = {"tags": f"column {tagged + 1}"} if labelled else {}
     return _without_language(Sentences(tuple(kept), {"words": f"column {at + 1}", **tags}))
 
 
 def blocks(path: Path, encoding: str | None = None) -> list[Block]:
-    """The lines of each sentence, without comments. Raises UnmaskError for a file without sentences or not of text."""
+    """The lines of each sentence, without comments. Raises UnmaskError for a file without text or sentences."""
     read = lines(path, encoding=encoding, newline="\n")
     numbered = [(number, line.removesuffix("\n").removesuffix("\r")) for number, line in read]
     tabbed = _are_tabbed(line for _, line in numbered)
     found: list[Block] = [[]]
     for number, line in numbered:
         if "\r" in line:
-            raise UnmaskError(f"{path}:{number} has a CR within; save the file with the line ends LF or CRLF.")
+            raise UnmaskError(f"{path}:{number} has a CR inside; save the file with the line ends LF or CRLF.")
         if line.startswith("-DOCSTART-") or not line.strip():
             found.append([])
         elif not _is_comment(line, tabbed):
@@ -97,14 +97,14 @@ def blocks(path: Path, encoding: str | None = None) -> list[Block]:
 
 
 def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -> None:
-    """Raise UnmaskError for the first line of a sentence that has not `width` columns, or lacks one that is needed."""
+    """Raises UnmaskError for the first line of a sentence that does not have `width` columns or lacks a needed one."""
     highest = max(needed)
     for number, fields in block:
         if len(fields) != width:
             raise UnmaskError(
                 f"{path}:{number} has {plural(len(fields), 'column')}, but the lines before it have {width}; give "
-                "every word the same columns, all apart by one tab or all by blanks, and leave a line empty between "
-                "sentences."
+                "every word the same columns, separated everywhere by one tab or everywhere by blanks, and put an "
+                "empty line between sentences."
             )
         if highest >= width:
             raise UnmaskError(
@@ -114,7 +114,7 @@ def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -
 
 
 def is_universal(path: Path, found: list[Block]) -> bool:
-    """Whether sentences are CoNLL-U: by the name of the file, else by ten columns whose first counts words."""
+    """Whether a file is CoNLL-U: by its name, else by ten columns, the first of which numbers words."""
     if ".conllu" in (suffix.lower() for suffix in bare(path).suffixes):
         return True
     first = found[0][0][1]
@@ -122,10 +122,10 @@ def is_universal(path: Path, found: list[Block]) -> bool:
 
 
 def _with_words(path: Path, found: list[Block]) -> list[Block]:
-    """The sentences that have words. Raises UnmaskError where none has."""
+    """The sentences with words. Raises UnmaskError if there are none."""
     kept = [block for block in found if block]
     if not kept:
-        raise UnmaskError(f"{path} has no sentences: a file of this kind has one word a line, and its tag beside it.")
+        raise UnmaskError(f"{path} has no sentences: each line must have a word and its tag.")
     return kept
 
 
@@ -135,7 +135,7 @@ def _words(path: Path, block: Block) -> Block:
         if not (_NUMBER.fullmatch(fields[0]) or _NO_WORD.fullmatch(fields[0])):
             raise UnmaskError(
                 f"{path}:{number} begins with '{fields[0]}', not with the number of a word as in CoNLL-U; "
-                "give the file another ending than .conllu if it is not that."
+                "if it is another format, give the file another suffix than .conllu."
             )
     return [(number, fields) for number, fields in block if _NUMBER.fullmatch(fields[0])]
 
@@ -152,7 +152,7 @@ def _row(path: Path, block: Block, word: int, tag: int | None) -> Row:
 
 
 def _without_language(found: Sentences) -> Sentences:
-    """Words as they were before WikiANN wrote their language in front of each."""
+    """Remove the language that WikiANN puts before each word."""
     match = _LANGUAGE.match(found.rows[0].words[0])
     prefix = match[0] if match else ""
     if not prefix or not all(word.startswith(prefix) for row in found.rows for word in row.words):
@@ -161,11 +161,11 @@ def _without_language(found: Sentences) -> Sentences:
     for row in found.rows:
         words = tuple(word.removeprefix(prefix) for word in row.words)
         rows.append(Row(" ".join(words), words=words, tags=row.tags, place=row.place))
-    return Sentences(tuple(rows), found.columns, (f'Every word began with "{prefix}", which was taken off.',))
+    return Sentences(tuple(rows), found.columns, (f'Every word began with "{prefix}", which was removed.',))
 
 
 def column_number(path: Path, name: str | None) -> int | None:
-    """The place of a column, from 0, by its number, from 1. Raises UnmaskError for what is not a number."""
+    """The index of a column, from 0, for its number, from 1. Raises UnmaskError if `name` is not a number."""
     if name is None:
         return None
     if not (name.isdecimal() and int(name) > 0):
@@ -174,7 +174,7 @@ def column_number(path: Path, name: str | None) -> int | None:
 
 
 def _are_tabbed(texts: Iterable[str]) -> bool:
-    """Whether most lines that are no comments have a tab, so that blanks belong to words."""
+    """Whether most lines except comments have a tab, so that blanks belong to words."""
     votes = [("\t" in line) - ("\t" not in line) for line in texts if line.strip() and not _is_comment(line, True)]
     return sum(votes) > 0
 

@@ -17,19 +17,19 @@ from unmask.data.labelled.conll import read_conll
 from unmask.data.labelled.rows import Row, listed
 from unmask.errors import UnmaskError, plural, unknown
 
-# Share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the Naver movie
-# reviews and 6.0 % of the CoNLL-2003 sentences do, between their published splits.
+# Largest share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the
+# Naver movie reviews and 6.0 % of the CoNLL-2003 sentences are in several of their published splits.
 MOST_OVERLAP = 0.1
 
-SEPARATORS = (";", "|", ",")  # what often stands between the labels of a cell that has several
+SEPARATORS = (";", "|", ",")  # usual separators of several labels in a cell
 
 
 @dataclass(frozen=True)
 class Dataset(Sequence[Row]):
-    """The rows of one file, and how its columns were understood.
+    """The rows of one file, and the roles of its columns.
 
     columns  role ("text", "pair", "label", "labels", or "words", "tags") -> name of the column
-    notes    sentences on what was left out or repaired, with counts and the first places
+    notes    sentences on rows that were left out or repaired, with counts and the first places
     """
 
     path: Path
@@ -44,11 +44,11 @@ class Dataset(Sequence[Row]):
         return iter(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        """A row, or for a slice a Dataset."""
+        """A row, or a Dataset for a slice."""
         return replace(self, rows=self.rows[index]) if isinstance(index, slice) else self.rows[index]
 
     def take(self, indices: Iterable[int]) -> Dataset:
-        """The rows at these places, in this order."""
+        """The rows with these indices, in this order."""
         return replace(self, rows=tuple(self.rows[i] for i in indices))
 
     @property
@@ -63,16 +63,16 @@ class Dataset(Sequence[Row]):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The different labels, or tags, in order: as numbers where all are numbers, else as text."""
+        """The different labels, or tags, sorted as numbers if all are numbers, else as text."""
         return tuple(ordered(self.histogram()))
 
     def histogram(self) -> dict[str, int]:
-        """Label, or tag, -> how often; most frequent first."""
+        """Label, or tag -> its count; the most frequent first."""
         return dict(Counter(value for row in self for value in values_of(row)).most_common())
 
     @property
     def description(self) -> str:
-        """How many rows, which column was taken for what, and the notes; the last full stop is left to the reader."""
+        """The number of rows, the roles of columns, and the notes, without the last full stop."""
         picked = ", ".join(f"{role} = {name}" for role, name in self.columns.items())
         blank = sum(bool(row.texts) and not row.text.strip() for row in self)
         note = f"; {blank:,} with an empty text" if blank else ""
@@ -81,7 +81,7 @@ class Dataset(Sequence[Row]):
 
 
 def values_of(row: Row) -> tuple[str, ...]:
-    """The labels of a row, its tags, or its label; nothing where it has none of these."""
+    """The tags, the labels, or the label of a row; empty if it has none of these."""
     return row.tags or row.labels or ((row.label,) if row.label else ())
 
 
@@ -97,25 +97,25 @@ def read(
     skip: bool = False,
     encoding: str | None = None,
 ) -> Dataset:
-    """Rows from a TSV, CSV, JSONL, JSON, Parquet or CoNLL file, also .gz or .zst.
+    """Read rows from a TSV, CSV, JSONL, JSON, Parquet or CoNLL file, also .gz or .zst.
 
-    text, pair, label  names of the columns; without them, the usual names of public data sets are looked for, and
-                       `Dataset.description` says what was taken. A number counts columns from 1 and means that a
-                       TSV or CSV has no header line. In CoNLL, `text` and `label` are such numbers of the word and
-                       the tag (default: first and last; 2 and 4 in .conllu).
-    format             where the file's name does not tell: tsv, csv, jsonl, json, parquet, conll
-    labelled           False: rows to be answered, as test files hold them; labels are not looked at
-    several            what stands between the labels of a text that has several, in one cell: "|" in "red|round"
-    skip               leave damaged rows out (another number of fields, no text, no label), counted in `notes`, in
-                       place of raising for the first
+    text, pair, label  names of the columns; None: the usual names of public data sets, and `Dataset.description` names
+                       the columns that were used. A number counts columns from 1 and means that a TSV or CSV has no
+                       header line. In CoNLL, `text` and `label` are the numbers of the columns of words and tags
+                       (default: first and last; 2 and 4 in .conllu)
+    format             tsv, csv, jsonl, json, parquet or conll; None: by the file's name and first lines
+    labelled           False: rows without labels, for prediction; columns of labels are ignored
+    several            separator of several labels in one cell: "|" in "red|round"
+    skip               whether to leave out damaged rows (another number of fields, no text, no label) and count them in
+                       `notes`, instead of raising for the first
     encoding           as for `data.files.lines.lines`
 
-    A text may have several labels, or none, in three ways: with `several`; where the column of labels has lists (JSON,
-    Parquet); where `label` names columns of 0 and 1 that are a label each ("toxic,threat"). They become `Row.labels`.
-    Rows with a list of words and one of tags (JSON, Parquet) are read as tagged sentences, and so are texts with
-    character spans (`spans.read_spans`). A column of names or numbers of rows becomes `Row.id`. Rows whose `gold_label`
-    is "-", as SNLI and MultiNLI say that the annotators did not agree, are left out and counted. Raises UnmaskError
-    that names the file, and the row or column where there is one, for anything that is missing or does not fit.
+    A text may have any number of labels in three cases: with `several`; if the column of labels has lists (JSON,
+    Parquet); if `label` names columns of 0 and 1, one for each label ("toxic,threat"). They become `Row.labels`. Rows
+    with a list of words and one of tags (JSON, Parquet) become tagged sentences, and so do texts with character spans
+    (`spans.read_spans`). A column of names or numbers of rows becomes `Row.id`. Rows whose `gold_label` is "-", because
+    the annotators of SNLI and MultiNLI disagreed, are left out and counted. Raises UnmaskError, which names the file,
+    and the row or column if there is one, if something is missing or not valid.
     """
     path = Path(path)
     if not path.is_file():
@@ -139,14 +139,14 @@ def read(
 
 
 def classes(train: Dataset, *others: Dataset) -> tuple[str, ...]:
-    """The labels, or tags, of the training rows, which the other sets must not go beyond.
+    """The labels, or tags, of the training rows.
 
-    Raises UnmaskError where there is only one, and for a row of the others with a label that `train` lacks.
+    Raises UnmaskError if there is only one, and for a row of the other sets with a label that `train` lacks.
     """
     labels = train.labels
     if len(labels) < 2:
         single = f"a single label, '{labels[0]}'" if labels else "no labels"
-        raise UnmaskError(f"{train.path} has {single}: there is nothing to tell apart.")
+        raise UnmaskError(f"{train.path} has {single}: at least two are needed.")
     for other in others:
         check_labels(other, labels, f"the training rows of {train.path}")
     return labels
@@ -164,7 +164,7 @@ def check_labels(dataset: Dataset, labels: Sequence[str], owner: str) -> None:
 
 
 def scores(dataset: Iterable[Row]) -> list[float]:
-    """The labels as numbers. Raises UnmaskError for the first that is not a finite number."""
+    """The labels as numbers. Raises UnmaskError for the first label that is not a finite number."""
     values = []
     for row in dataset:
         value = _number(row.label)
@@ -175,19 +175,19 @@ def scores(dataset: Iterable[Row]) -> list[float]:
 
 
 def overlap(train: Dataset, dev: Dataset) -> list[Row]:
-    """Rows of `dev` whose text (and pair) is also in `train`, apart from capitals and spaces."""
+    """Rows of `dev` whose text (and pair) is also in `train`, ignoring case and whitespace."""
     known = {row.key for row in train}
     return [row for row in dev if row.key in known]
 
 
 def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
-    """The overlapping rows, where they are few. Raises UnmaskError where they are more than 10 % of `dev`."""
+    """The rows of `dev` that are also in `train`. Raises UnmaskError if they are more than 10 % of `dev`."""
     common = overlap(train, dev)
     if len(common) > MOST_OVERLAP * len(dev):
         raise UnmaskError(
             f"{dev.path} shares {len(common):,} of its {plural(len(dev), 'row')} with {train.path} (the first is "
-            f"{common[0].place}), so its score would not tell what was learned; "
-            "take them out, or set --allow-overlap yes."
+            f"{common[0].place}), so its score would not measure generalisation; "
+            "remove them, or set --allow-overlap yes."
         )
     return common
 
@@ -195,10 +195,10 @@ def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
 def hold_out(
     dataset: Dataset, count: int, rng: np.random.Generator, *, stratified: bool = False
 ) -> tuple[Dataset, Dataset]:
-    """So many rows, drawn at random, and the rest, both in the order of the file.
+    """`count` rows, drawn at random, and the other rows, both in the order of the file.
 
-    stratified  each class gives its share of them, rounded by Webster's method; its last row is drawn only where
-                there is no other
+    stratified  whether each class gives its share of the rows, rounded by Webster's method; its last row is drawn only
+                if there is no other one
     """
     order = rng.permutation(len(dataset)).tolist()
     if stratified:
@@ -212,7 +212,7 @@ def hold_out(
 
 
 def ordered(labels: Iterable[str]) -> list[str]:
-    """Labels as numbers where all are, else as text; "O" first among tags, as it is the rest."""
+    """The labels sorted as numbers if all are numbers, else as text with "O" first."""
     values = list(labels)
     numbers = {value: _number(value) for value in values}
     if None not in numbers.values():
@@ -223,7 +223,7 @@ def ordered(labels: Iterable[str]) -> list[str]:
 def _sound_rows(
     path: Path, table: Table, reading: columns.Reading, ragged: Sequence[int], skip: bool
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
-    """The rows of a table, and sentences on those that were left out."""
+    """The valid rows of a table, and sentences on those that were left out."""
     rows: list[Row] = []
     faulty: list[str] = []
     undecided: list[str] = []
@@ -243,42 +243,42 @@ def _sound_rows(
             rows.append(row)
     left_out = {
         "with more or fewer fields than the first line": [f"{path}:{number}" for number in ragged],
-        "without a text or a sound label": faulty,
+        "without a text or a valid label": faulty,
         "without agreement on a label": undecided,
     }
     notes = tuple(f"Rows left out {why}: {len(at):,} ({listed(at)})." for why, at in left_out.items() if at)
     if not rows and len(undecided) == len(table.rows):
-        raise UnmaskError(f"The annotators of {path} agreed on no label: every one is '-'.")
+        raise UnmaskError(f"The annotators of {path} agreed on no label: every label is '-'.")
     if len(faulty) + len(ragged) > len(rows):
-        raise UnmaskError(f"{path} has more damaged rows than sound ones: is it of another format? {' '.join(notes)}")
+        raise UnmaskError(f"{path} has more damaged rows than valid ones; check its format. {' '.join(notes)}")
     return tuple(rows), notes
 
 
 def separator_in(rows: Iterable[Row]) -> tuple[str, str] | None:
-    """What seems to stand between several labels of a cell, and such a cell; None where cells seem to have one each."""
+    """The probable separator of several labels in a cell, and such a cell; None if cells seem to have one label."""
     labels = {row.label for row in rows}
     return next(((mark, cell) for mark in SEPARATORS if (cell := _joined(labels, mark)[0])), None)
 
 
 def _doubts(rows: Sequence[Row], reading: columns.Reading, several: str | None) -> Iterator[str]:
-    """Sentences on several labels that look as if something was mistaken."""
+    """Sentences on labels that were probably read wrongly."""
     found = {label for row in rows for label in row.labels}
     rare = [name for name in reading.flags if name not in found]
     if rare:
         yield f"No row has the label {', '.join(rare)}."
     if several is not None and "labels" in reading.columns and all(len(row.labels) < 2 for row in rows):
-        yield f"No row has several labels; in no cell of {reading.columns['labels']} they stand apart by '{several}'."
+        yield f"No row has several labels: no cell of {reading.columns['labels']} has the separator '{several}'."
     for separator in SEPARATORS:
         cell, part = _joined({row.label for row in rows}, separator)
         if cell:
             yield (
-                f"Cells of {reading.columns['label']} such as '{cell}' are taken as one label, though '{part}' is the "
-                f"label of other rows; if texts may have several, say --task multilabel --several '{separator}'."
+                f"Cells of {reading.columns['label']} such as '{cell}' are read as one label, although '{part}' is the "
+                f"label of other rows; if texts may have several, set --task multilabel --several '{separator}'."
             )
 
 
 def _joined(labels: set[str], separator: str) -> tuple[str, str]:
-    """A label that looks as if it were several, and one of these that other rows have alone; else nothing."""
+    """A label that seems to be several, and one of its parts that is the only label of other rows; else empty."""
     parts = {label: frozenset(map(str.strip, label.split(separator))) for label in sorted(labels)}
     often = Counter(part for distinct in set(parts.values()) for part in distinct)
     for label, found in parts.items():
@@ -289,17 +289,17 @@ def _joined(labels: set[str], separator: str) -> tuple[str, str]:
 
 
 def _quoted(rows: Sequence[Row], reading: columns.Reading) -> Iterator[str]:
-    """A sentence where the texts of a TSV stand in quotes, as those of a CSV do."""
+    """A sentence if the texts of a TSV are quoted like those of a CSV."""
     names = [reading.columns[role] for role in ("text", "pair") if _are_quoted([getattr(row, role) for row in rows])]
     if names:
         yield (
-            f'Most cells of {" and ".join(names)} stand in quotes ("), which are characters of the text in TSV; where '
-            "they should not be, save the table as CSV."
+            f'Most cells of {" and ".join(names)} are in quotes ("), which are characters of the text in TSV; if '
+            "they are not part of the text, save the table as CSV."
         )
 
 
 def _are_quoted(texts: Sequence[str | None]) -> bool:
-    """Whether most stand in quotes, and some have a quote doubled within."""
+    """Whether most texts are in quotes, and some have a doubled quote inside."""
     inner = [text[1:-1] for text in texts if text is not None and len(text) > 1 and text[0] == text[-1] == '"']
     return len(inner) > len(texts) / 2 and any('""' in text for text in inner)
 

@@ -1,4 +1,4 @@
-"""GLUE, SNLI and TREC as they are published: files, columns, labels and metrics of each, and the rows of a part.
+"""GLUE, SNLI and TREC in their published form: files, columns, labels and metrics, and the rows of each part.
 
 Wang et al., "GLUE: A Multi-Task Benchmark and Analysis Platform for Natural Language Understanding", ICLR 2019;
 Bowman et al., "A large annotated corpus for learning natural language inference", EMNLP 2015; Li & Roth, "Learning
@@ -26,16 +26,16 @@ Parts = Mapping[str, tuple[str, ...]]
 class Benchmark:
     """A published data set.
 
-    name       as it is cited; of the two test sets of MultiNLI, each is a benchmark with the same training rows
-    parts      part (train, dev, test) -> the names that its file goes by, the preferred one first. "a + b" are two
-               files that make up the part; a name with a "*" is that of a file which may be another cut of the data
-    metrics    the official ones, as `unmask.metrics` calls them; the score of a task is their mean
-    labels     as the files spell them, in the order of the outputs that most published models have; none of a
-               regression. F1 is that of "1"
-    text, pair, label   columns by their names in the header
-    numbers    the same roles as numbers of columns, for files that have no header
-    folders    what its folder is called
-    test_rows  rows of the test file that answers are handed in for; 0 outside GLUE
+    name       the usual name; the two test sets of MultiNLI are separate benchmarks with the same training rows
+    parts      part (train, dev, test) -> possible names of its file, the preferred one first. "a + b" are two files
+               that together are the part; a file whose name is given with a "*" may be another subset of the data
+    metrics    the official metrics, by their names in `unmask.metrics`; the score of a task is their mean
+    labels     the labels in the files, in the order of the outputs of most published models; empty for a regression.
+               F1 is that of "1"
+    text, pair, label   names of the columns in the header
+    numbers    the same roles as numbers of columns, for files without a header
+    folders    possible names of the folder
+    test_rows  number of test rows of a submission; 0 outside GLUE
     """
 
     name: str
@@ -51,17 +51,17 @@ class Benchmark:
 
     @property
     def submission(self) -> str:
-        """The name of the file that GLUE takes its answers in; empty where it takes none."""
+        """The name of the file for a submission to GLUE; empty if there is none."""
         return f"{self.name}.tsv" if self.test_rows else ""
 
 
 def _parts() -> dict[str, tuple[str, ...]]:
-    """Train, dev and test as GLUE names them, or with more behind the name, such as train_10k.tsv."""
+    """Train, dev and test by their names in GLUE, or with a suffix, such as train_10k.tsv."""
     return {part: (f"{part}.tsv", f"{part}_*.tsv") for part in ("train", "dev", "test")}
 
 
 def _mnli(name: str, kind: str, test_rows: int) -> Benchmark:
-    """MultiNLI with the dev and test rows of one kind; a file whose name does not say which is matched."""
+    """MultiNLI with the dev and test rows of one kind; a file whose name has no kind is matched."""
     other = "_[!m]*" if kind == "matched" else "_mismatched_*"
     tests = {part: (f"{part}_{kind}.tsv", f"{part}{other}.tsv") for part in ("dev", "test")}
     return Benchmark(
@@ -83,7 +83,7 @@ def _trec(name: str, labels: tuple[str, ...]) -> Benchmark:
 _BINARY = ("0", "1")
 _NLI = ("entailment", "neutral", "contradiction")
 _ENTAILMENT = ("entailment", "not_entailment")
-_ANSWERS = {  # coarse -> fine classes of what a question asks for
+_ANSWERS = {  # coarse -> fine classes of the expected answers
     "ABBR": "abb exp",
     "DESC": "def desc manner reason",
     "ENTY": "animal body color cremat currency dismed event food instru lang letter other plant product religion sport "
@@ -173,8 +173,8 @@ _ALL = (
 )
 BENCHMARKS: Mapping[str, Benchmark] = {benchmark.name: benchmark for benchmark in _ALL}
 GLUE = tuple(benchmark.name for benchmark in _ALL if benchmark.test_rows)
-"""The tasks that answers are handed in for, in the order of the leaderboard. AX, the diagnostic rows, has no training
-rows of its own: a model of MNLI answers it."""
+"""The tasks of a submission, in the order of the leaderboard. AX, the diagnostic rows, has no training rows: a model of
+MNLI predicts it."""
 
 _ALIASES = {
     **{"mnli": "MNLI-m", "mnlimatched": "MNLI-m", "mnlimismatched": "MNLI-mm"},
@@ -183,9 +183,9 @@ _ALIASES = {
 
 
 def find(name: str) -> Benchmark:
-    """The benchmark of this name, whatever its capitals and dashes: "CoLA", "sst2", "mnli" (matched), "mnli-mm".
+    """The benchmark with this name, ignoring case and dashes: "CoLA", "sst2", "mnli" (matched), "mnli-mm".
 
-    Raises UnmaskError that names the nearest one.
+    Raises UnmaskError for an unknown name; the message suggests the most similar one.
     """
     known = {**{_plain(known): known for known in BENCHMARKS}, **_ALIASES}
     if _plain(name) in known:
@@ -198,11 +198,10 @@ def find(name: str) -> Benchmark:
 def split(name: str, folder: Path | str, part: str) -> Dataset:
     """The rows of a part ("train", "dev" or "test") of a benchmark, from its folder or the one above.
 
-    Files are read as they are distributed, also with .gz or .zst behind their names. Test rows without labels have
-    the label "" and the `id` that answers are handed in under. Rows with fields missing (QQP has some) and rows that
-    the annotators did not agree on (SNLI) are left out; `notes` counts them, and says so where a file may not hold
-    the official rows. Raises UnmaskError for a benchmark, part, folder or file that there is not, and for a label
-    that is not one of the benchmark.
+    Files are read as distributed, also with the suffix .gz or .zst. Test rows without labels have the label "" and the
+    `id` of submissions. Rows with missing fields (in QQP) and rows on which the annotators disagreed (in SNLI) are left
+    out; `notes` counts them, and has a sentence if a file may not have the official rows. Raises UnmaskError if the
+    benchmark, part, folder or file does not exist, and for a label that the benchmark does not have.
     """
     benchmark = find(name)
     if part not in benchmark.parts:
@@ -220,7 +219,7 @@ def split(name: str, folder: Path | str, part: str) -> Dataset:
 
 
 def _locate(benchmark: Benchmark, folder: Path, part: str) -> tuple[list[Path], tuple[str, ...]]:
-    """The files of a part, and a sentence where they go by another name than the official one."""
+    """The files of a part, and a sentence if their name is not the official one."""
     if not folder.is_dir():
         raise UnmaskError(f"There is no folder {folder}.")
     known = {_plain(name) for name in benchmark.folders}
@@ -236,17 +235,17 @@ def _locate(benchmark: Benchmark, folder: Path, part: str) -> tuple[list[Path], 
     looked_for = " or ".join(name for name in names if "*" not in name)
     raise UnmaskError(
         f"{folder} has no {part} rows of {benchmark.name}: there is no {looked_for}, "
-        f"also with .gz or .zst, in it or in its folder {benchmark.folders[0]}."
+        f"with or without .gz or .zst, in it or in its folder {benchmark.folders[0]}."
     )
 
 
 def _existing(folder: Path, name: str, official: str) -> Path | None:
-    """The file of this name, or the only one that a name with "*" stands for, compressed or not."""
+    """The file with this name, or the only file that matches a name with "*", compressed or not."""
     found = [path for ending in ("", *COMPRESSED) for path in sorted(folder.glob(name + ending)) if path.is_file()]
     if "*" in name and len(found) > 1:
         raise UnmaskError(
-            f"Which file of {folder} to read is not clear: {', '.join(path.name for path in found)}; "
-            f"rename the right one to {official}."
+            f"Several files of {folder} match: {', '.join(path.name for path in found)}; "
+            f"rename the correct one to {official}."
         )
     return found[0] if found else None
 
@@ -264,7 +263,7 @@ def _read(benchmark: Benchmark, path: Path, part: str) -> Dataset:
     format = format_by_name(path) or "tsv"
     names = _first_line(path, format)
     headed = {benchmark.text, benchmark.pair or benchmark.text} <= names
-    text, pair = (benchmark.text, benchmark.pair) if headed else (None, None)  # None: what they are called elsewhere
+    text, pair = (benchmark.text, benchmark.pair) if headed else (None, None)  # None: their usual names
     label = benchmark.label if benchmark.label in names else None
     if not headed and benchmark.numbers:
         text, label = benchmark.numbers["text"], benchmark.numbers["label"]
@@ -273,13 +272,13 @@ def _read(benchmark: Benchmark, path: Path, part: str) -> Dataset:
 
 
 def _first_line(path: Path, format: str) -> set[str]:
-    """The names of the columns; or the first fields, of a file without a header."""
+    """The names of the columns, or the first fields of a file without a header."""
     _, values = next(rows(path, format, header=False), (0, {}))
     return {str(value).strip() for value in (values if format == "jsonl" else values.values())}
 
 
 def _joined(parts: Sequence[Dataset]) -> Dataset:
-    """The rows of files that make up one part."""
+    """The rows of the files of one part, joined."""
     if len(parts) == 1:
         return parts[0]
     named = [f"{part.path.name} ({plural(len(part), 'row')})" for part in parts]
@@ -289,11 +288,11 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
 
 
 def _questions(path: Path, *, fine: bool) -> Dataset:
-    """The rows of a TREC file: "COARSE:fine question". The published ones are Latin-1, copies often UTF-8."""
+    """The rows of a TREC file: "COARSE:fine question". The published files are Latin-1, but copies are often UTF-8."""
     with opened(path) as file:
         data = file.read(LONGEST_LINE + 1)
     if len(data) > LONGEST_LINE:
-        raise UnmaskError(f"{path} has more than {LONGEST_LINE:,} bytes; it is no file of TREC.")
+        raise UnmaskError(f"{path} has more than {LONGEST_LINE:,} bytes; it is not a file of TREC.")
     try:
         text, notes = data.decode("utf-8-sig"), []
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
-"""Pairs for sentence embeddings: with a score, with a label, without either (they belong together), and triplets.
+"""Pairs for sentence embeddings: with scores, with labels, positive pairs without either, and triplets.
 
-STS-B (Cer et al. 2017) and SICK (Marelli et al. 2014) have scores, SNLI (Bowman et al. 2015) labels, questions with
-the passage that answers them neither. Triplets from labelled pairs: Gao et al., "SimCSE", EMNLP 2021, section 4.
+STS-B (Cer et al. 2017) and SICK (Marelli et al. 2014) have scores, SNLI (Bowman et al. 2015) has labels, and questions
+with the passages that answer them are positive pairs. Triplets from labelled pairs: Gao et al., "SimCSE", EMNLP 2021,
+section 4.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SCORED, LABELLED, POSITIVES, TRIPLETS = (
 )
 
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
-MATCHES = (  # names of the columns of pairs that belong together, beside those of `columns.PAIRS`
+MATCHES = (  # names of the columns of positive pairs, in addition to those of `columns.PAIRS`
     *(("question", "passage"), ("query", "passage"), ("question", "context"), ("question", "answer")),
     *(("query", "document"), ("query", "answer"), ("anchor", "positive"), ("query", "positive")),
 )
@@ -51,20 +52,20 @@ def read(
     skip: bool = False,
     encoding: str | None = None,
 ) -> Dataset:
-    """Pairs or triplets from a TSV, CSV, JSON lines, JSON or Parquet file, also .gz or .zst.
+    """Read pairs or triplets from a TSV, CSV, JSON lines, JSON or Parquet file, also .gz or .zst.
 
-    text, pair, label, negative  names of the columns; without them, the usual names of public data sets are looked
-                                 for. Numbers count columns from 1 and mean that there is no header line.
-    names                        what the labels 0, 1, … stand for, as ("entailment", "neutral", "contradiction")
-    format                       where the file's name does not tell: tsv, csv, jsonl, json, parquet
-    skip                         leave damaged rows out (another number of fields, no text, no label), counted in
-                                 `notes`, in place of raising for the first
+    text, pair, label, negative  names of the columns; None: the usual names of public data sets. Numbers count columns
+                                 from 1 and mean that there is no header line
+    names                        names of the labels 0, 1, …, such as ("entailment", "neutral", "contradiction")
+    format                       tsv, csv, jsonl, json or parquet; None: by the file's name and first lines
+    skip                         whether to leave out damaged rows (another number of fields, no text, no label) and
+                                 count them in `notes`, instead of raising for the first
     encoding                     as for `data.files.lines.lines`
 
-    What the rows are stands in `columns["kind"]` and in the description: TRIPLETS where there is a column of negatives
-    (rows are `Triplet`); SCORED where all labels are numbers, LABELLED where none is; POSITIVES without labels. Rows
-    that belong together but have an empty text, and rows whose annotators did not agree (SNLI's "-"), are left out,
-    counted in `notes`. Raises UnmaskError that names file, row and column for what is missing or does not fit.
+    `columns["kind"]` and the description have the kind of the rows: TRIPLETS with a column of negatives (rows are
+    `Triplet`), SCORED if all labels are numbers, LABELLED if none is, POSITIVES without labels. Triplets and positive
+    pairs with an empty text, and rows on which the annotators disagreed ("-" in SNLI), are left out and counted in
+    `notes`. Raises UnmaskError, which names file, row and column, if something is missing or not valid.
     """
     path = Path(path)
     if not path.is_file():
@@ -73,7 +74,7 @@ def read(
         raise unknown("format", format, FORMATS)
     format = format or guess_format(path, encoding=encoding)
     if format not in FORMATS:
-        raise UnmaskError(f"{path} looks like {format}, which cannot hold pairs; if it is another, say which (format).")
+        raise UnmaskError(f"{path} looks like {format}, which cannot have pairs; if it is another, give it (format).")
     given = {"text": text, "pair": pair, "label": label, "negative": negative}
     header = not any(name is not None and name.isdigit() for name in given.values())
     first = next(rows(path, format, header=header, encoding=encoding, ragged=[] if skip else None), None)
@@ -89,11 +90,11 @@ def read(
 
 
 def triplets(pairs: Dataset) -> Dataset:
-    """Triplets from pairs that are labelled with entailment, neutral and contradiction, in capitals or not.
+    """Triplets from pairs with the labels entailment, neutral and contradiction, ignoring case.
 
-    Every hypothesis that a premise entails becomes a positive, once, and one that the premise contradicts its negative:
-    these are taken in turn, so that the same rows always give the same triplets. `notes` counts the rows that found no
-    partner. Raises UnmaskError where no premise has both.
+    Each hypothesis that a premise entails is a positive of one triplet, and one that the premise contradicts is the
+    negative; negatives are used in turn, so that the same rows always give the same triplets. `notes` counts the rows
+    without a partner. Raises UnmaskError if no premise has both.
     """
     premises: dict[str, dict[str, dict[str, Row]]] = {}
     for row in pairs:
@@ -110,13 +111,13 @@ def triplets(pairs: Dataset) -> Dataset:
     taken = {id(row) for partners in used for row in partners}
     alone = Counter(row.label.casefold() for row in pairs if id(row) not in taken)
     counts = ", ".join(f"{count:,} {label}" for label, count in sorted(alone.items()))
-    notes = (f"Rows that are in no triplet, as they have no partner: {counts}.",) if counts else ()
+    notes = (f"Rows without a partner, which are in no triplet: {counts}.",) if counts else ()
     columns = {role: name for role, name in pairs.columns.items() if role != "label"}
     return Dataset(pairs.path, found, {**columns, "kind": TRIPLETS}, (*pairs.notes, *notes))
 
 
 def _partners(by_label: Mapping[str, Mapping[str, Row]]) -> list[tuple[Row, Row]]:
-    """Each entailed row of a premise with a contradicted one; texts that are both go with none."""
+    """Each entailed row of a premise with a contradicted one; texts that are both are left out."""
     entailed, contradicted = (by_label.get(name, {}) for name in ("entailment", "contradiction"))
     negatives = [row for text, row in contradicted.items() if text not in entailed]
     positives = [row for text, row in entailed.items() if text not in contradicted]
@@ -131,30 +132,30 @@ def _plain(text: str) -> str:
 
 
 def _columns(path: Path, names: Sequence[str], given: Mapping[str, str | None]) -> dict[str, str]:
-    """Role -> column, from the names given and the usual ones."""
+    """Role -> column, from the given names and the usual ones."""
     columns = {role: name for role, name in given.items() if name is not None}
     for name in columns.values():
         if name not in names:
             raise unknown(f"column in {path}", name, names)
     if ("text" in columns) != ("pair" in columns):
         missing = "second text (pair)" if "text" in columns else "first text (text)"
-        raise UnmaskError(f"Say which column of {path} is the {missing}; it has: {', '.join(names[:30])}.")
+        raise UnmaskError(f"Give the column of {path} for the {missing}; it has: {', '.join(names[:30])}.")
     if "text" not in columns:
         columns = {**_usual(path, names, "label" not in columns), **columns}
     if "negative" in columns and "label" in columns:
-        raise UnmaskError(f"Triplets have no labels; name the column of {path} with labels or that with negatives.")
+        raise UnmaskError(f"Triplets have no labels; give the column of {path} with labels or that with negatives.")
     label = column_of([name for name in names if name not in columns.values()], usual.LABELS)
     return columns if label is None or {"negative", "label"} & columns.keys() else {**columns, "label": label}
 
 
 def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
-    """The columns of texts that are known by name: three with negatives, else two."""
+    """The columns of texts with usual names: three with negatives, else two."""
     for known in (*(NEGATIVES if negatives else ()), *usual.PAIRS, *MATCHES):
         found = [column_of(names, [name]) for name in known]
         if all(found):
             return {role: name for role, name in zip(("text", "pair", "negative"), found, strict=False) if name}
     raise UnmaskError(
-        f"{path} has no two columns of texts that are known by name; say which they are with --rows.text and --pair: "
+        f"{path} has no columns of pairs with usual names; give two of these with --rows.text and --pair: "
         f"{', '.join(names[:30])}."
     )
 
@@ -163,25 +164,25 @@ def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
 
 
 def _labelled(found: Dataset, names: Sequence[str] | None) -> Dataset:
-    """Pairs with what their labels are: scores or names."""
+    """Pairs with labels, and their kind: SCORED or LABELLED."""
     if "label" not in found.columns:
         raise UnmaskError(f"The rows of {found.path} have several labels, but a pair has one score or one label.")
-    undecided = ("-", "-1") if names is not None else ("-",)  # where the annotators of SNLI did not agree
+    undecided = ("-", "-1") if names is not None else ("-",)  # the annotators of SNLI disagreed
     kept = tuple(row for row in found if row.label not in undecided)
     left = [row.place for row in found if row.label in undecided]
     if not kept:
-        raise UnmaskError(f"The annotators of {found.path} agreed on no label: every one is '{found[0].label}'.")
+        raise UnmaskError(f"The annotators of {found.path} agreed on no label: every label is '{found[0].label}'.")
     if names is not None:
         kept = tuple(_named(row, names) for row in kept)
     numbers = sum(map(_is_number, kept))
     pair = (found.columns["text"].lower(), found.columns["pair"].lower())
     if numbers and pair == ("premise", "hypothesis") and {row.label for row in kept} <= {"-1", "0", "1", "2"}:
         raise UnmaskError(
-            f"The labels of {found.path} are numbers that do not say what they stand for; give their names in order, "
+            f"The labels of {found.path} are numbers without a known meaning; give their names in order, "
             'often ("entailment", "neutral", "contradiction").'
         )
     if 0 < numbers < len(kept):
-        dataset.scores(kept)  # raises, and names the first that is not a number
+        dataset.scores(kept)  # raises, naming the first label that is not a number
     kind = SCORED if numbers else LABELLED
     notes = (f"Rows left out without agreement on a label: {len(left):,} ({listed(left)}).",) if left else ()
     return Dataset(found.path, kept, {"kind": kind, **found.columns}, (*found.notes, *notes))
@@ -201,7 +202,7 @@ def _is_number(row: Row) -> bool:
 
 
 def _unlabelled(path: Path, table: Table, columns: Mapping[str, str], ragged: Sequence[int] | None) -> Dataset:
-    """Triplets, or pairs that belong together. ragged: rows that were left out already; None: none may be damaged."""
+    """Triplets, or positive pairs. ragged: rows that were left out already; None: damaged rows are an error."""
     rest = [name for name in table.columns if name not in columns.values()]
     id = column_of(rest, usual.IDS)
     kept: list[Row] = []
@@ -219,7 +220,7 @@ def _unlabelled(path: Path, table: Table, columns: Mapping[str, str], ragged: Se
             left.setdefault("without a text" if row is None else "with an empty text", []).append(place)
     notes = [f"Rows left out {why}: {len(at):,} ({listed(at)})." for why, at in left.items() if at]
     if len(kept) < sum(map(len, left.values())):
-        raise UnmaskError(f"{path} has more damaged rows than sound ones: is it of another format? {' '.join(notes)}")
+        raise UnmaskError(f"{path} has more damaged rows than valid ones; check its format. {' '.join(notes)}")
     if unused := [name for name in rest if name != id]:
         notes.append(f"Columns that are not used: {', '.join(unused[:30])}.")
     kind = TRIPLETS if "negative" in columns else POSITIVES
@@ -227,7 +228,7 @@ def _unlabelled(path: Path, table: Table, columns: Mapping[str, str], ragged: Se
 
 
 def _fault(values: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:
-    """What is wrong with the texts of a row."""
+    """The fault of the texts of a row; None if they are valid."""
     name = next((name for name in columns.values() if not isinstance(values.get(name), str)), None)
     if name is None:
         return None

@@ -1,4 +1,4 @@
-"""Semantic roles: sentences with marked predicates, and for each of these the tags of its arguments.
+"""Semantic roles: sentences with marked predicates, and the tags of the arguments of each predicate.
 
 CoNLL-2005 and -2012 (Carreras & Màrquez 2005; Pradhan et al. 2012), and one block for each predicate with IOB tags.
 """
@@ -16,14 +16,14 @@ from unmask.data.labelled.schemes import Span, convert, parts, spans, to_tags
 from unmask.errors import UnmaskError, plural
 
 UNMARKED = frozenset({"", "-", "_", "O", "0", "*"})
-"""What stands in the column of predicates beside the words that are none."""
+"""Values in the column of predicates for words that are not predicates."""
 
 _BRACKET = re.compile(r"(?:\(([^\s()*]+))?\*(\))?")
-_ONTONOTES = 12  # columns before the arguments of CoNLL-2012, and the coreference behind them
+_ONTONOTES = 12  # smallest number of columns of CoNLL-2012: 11 before the arguments, and the coreference after them
 
 
 class _Layout(NamedTuple):
-    """Places of the columns, from 0; those of the arguments stop before `end` (None: the last one)."""
+    """Indices of the columns, from 0; the columns of arguments end before `end`; None: with the last one."""
 
     word: int
     predicate: int
@@ -39,22 +39,22 @@ def read_roles(
     arguments: str | None = None,
     encoding: str | None = None,
 ) -> Sentences:
-    """A row for each predicate: the words of its sentence, its number among them, and its arguments as IOB2 tags.
+    """Read a row for each predicate: the words of its sentence, its index among them, and its arguments as IOB2 tags.
 
-    word, predicate, arguments  numbers of columns, from 1, of the words, of what marks predicates, and of the first
-                                predicate's arguments, with those of the others behind it. Without them: 1, 2, and the
-                                one behind `predicate`; in CoNLL-2012, which is known by its columns, 4, 8 and 12, and
-                                the last column, coreference, does not count
+    word, predicate, arguments  numbers, from 1, of the columns of words, of predicate marks, and of the first
+                                predicate's arguments, which the columns of other predicates follow. None: 1, 2, and the
+                                column after `predicate`; in CoNLL-2012, which is detected by its columns, 4, 8 and 12,
+                                without the last column, which is coreference
     encoding                    as for `data.files.lines.lines`
 
-    A predicate has anything but `-`, `_`, `O`, `0` or `*` in its column: its lemma or sense, V, 1. The arguments of
-    the first marked word stand in the first column, and so on; they are brackets (`(A0*`, `*`, `*)`) or tags of IOB1,
-    IOB2, IOBES or BILOU. A sentence with a block for each predicate is the case of one column. Lines and comments are
-    as in `read_conll`. Sentences without a predicate give no row and are counted in `notes`.
+    A word is a predicate if its mark is not `-`, `_`, `O`, `0` or `*`: for instance a lemma, a sense, V or 1. The
+    arguments of the first predicate are in the first column, and so on; they are brackets (`(A0*`, `*`, `*)`) or tags
+    of IOB1, IOB2, IOBES or BILOU. A file with a block for each predicate has one such column. Lines and comments are as
+    in `read_conll`. Sentences without a predicate give no row and are counted in `notes`.
 
-    Raises UnmaskError that names file and line for a number of predicates that differs from that of argument columns,
-    brackets that do not match, arguments that are neither brackets nor tags, a V that is not at its predicate, and a
-    file without predicates.
+    Raises UnmaskError, which names file and line, if the numbers of predicates and of argument columns differ, for
+    unmatched brackets, arguments that are neither brackets nor tags, a V that is not at its predicate, and a file
+    without predicates.
     """
     path = Path(path)
     numbers = [column_number(path, name) for name in (word, predicate, arguments)]
@@ -70,7 +70,7 @@ def read_roles(
             without.append(f"{path}:{block[0][0]}")
     if not rows:
         raise UnmaskError(
-            f"{path} has no predicates: its column {layout.predicate + 1} marks no word; say which column does."
+            f"{path} has no predicates: its column {layout.predicate + 1} marks no word; give the column that does."
         )
     notes = (f"Sentences without a predicate: {len(without):,} ({listed(without)}).",) if without else ()
     names = {"words": layout.word, "predicate": layout.predicate, "tags": layout.begin}
@@ -79,7 +79,7 @@ def read_roles(
 
 
 def _layout(found: list[Block], word: int | None, predicate: int | None, arguments: int | None) -> _Layout:
-    """The columns that are named, and for the rest those that the form of the file has."""
+    """The given columns, and the usual ones of the form of the file for the others."""
     ontonotes = all(len(fields) >= _ONTONOTES and fields[2] == str(i) for i, (_, fields) in enumerate(found[0]))
     usual = _Layout(3, 7, 11, -1) if ontonotes else _Layout(0, 1, 2, None)
     if predicate is not None:
@@ -102,8 +102,8 @@ def _rows(path: Path, block: Block, layout: _Layout) -> list[Row]:
         lines = ", ".join(str(numbers[i]) for i in marked[:5]) or "none"
         raise UnmaskError(
             f"{path}:{numbers[0]}: the sentence has {found} in column {layout.predicate + 1} "
-            f"(line {lines}), but {plural(len(columns), 'column')} of arguments from column {layout.begin + 1} on; "
-            "each predicate needs one."
+            f"(line {lines}), but {plural(len(columns), 'column')} of arguments, starting with column "
+            f"{layout.begin + 1}; each predicate needs one."
         )
     rows = []
     for k, (predicate, column) in enumerate(zip(marked, columns, strict=True)):
@@ -121,14 +121,14 @@ def _rows(path: Path, block: Block, layout: _Layout) -> list[Row]:
 
 
 def _tags(path: Path, numbers: list[int], fields: Sequence[str], column: int) -> tuple[str, ...]:
-    """A column of arguments as IOB2 tags."""
+    """Convert a column of arguments to IOB2 tags."""
     if any("*" in field for field in fields):
         return to_tags(_brackets(path, numbers, fields, column), len(fields))
     for number, field in zip(numbers, fields, strict=True):
         if parts(field) is None:
             raise UnmaskError(
-                f"{path}:{number} has '{field}' in column {column}; arguments must be tags, as B-A0, or brackets, as "
-                "(A0* and *)."
+                f"{path}:{number} has '{field}' in column {column}; arguments must be tags, such as B-A0, or brackets, "
+                "such as (A0* and *)."
             )
     return convert(fields, "IOB2")
 
@@ -141,7 +141,7 @@ def _brackets(path: Path, numbers: list[int], fields: Sequence[str], column: int
         match = _BRACKET.fullmatch(field)
         where = f"{path}:{number} has '{field}' in column {column}"
         if match is None:
-            raise UnmaskError(f"{where}, which is not a bracket: write (A0* to open, * to go on, *) to close.")
+            raise UnmaskError(f"{where}, which is not a bracket: write (A0* to open, * to continue, *) to close.")
         if match[1] is not None:
             if begin >= 0:
                 raise UnmaskError(f"{where}, but {kind} of line {numbers[begin]} is not closed yet.")

@@ -1,4 +1,4 @@
-"""Rows: what one labelled example is, whatever file it came from. Texts, pairs, tagged words, questions, choices."""
+"""Rows: labelled examples from any file: texts, pairs, tagged words, questions, choices, triplets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One labelled text, pair or sentence of tagged words, and the place it came from.
+    """One labelled text, pair or sentence of tagged words, with its place in a file.
 
-    label        as it stands in the file; scores become numbers where they are asked for (`dataset.scores`)
-    labels       where a text may have several at once, or none: all that it has
-    words, tags  of equal length; empty where the row is a text
-    predicate    number of the word whose arguments the tags name (semantic role labelling)
-    id           what the file calls the row, for files that are handed in; empty where it has no name
+    label        the label as in the file; `dataset.scores` converts scores to numbers
+    labels       all labels of a text, if texts may have any number of labels
+    words, tags  of equal length; empty if the row is a text
+    predicate    index of the word whose arguments the tags mark (semantic role labelling)
+    id           the name of the row in the file, for submissions; empty if it has none
     place        "file:line", for messages
     """
 
@@ -30,28 +30,28 @@ class Row:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What makes two rows the same one, apart from capitals and spaces; the label does not count."""
+        """The texts, ignoring case and whitespace: rows with equal keys are duplicates, whatever their labels are."""
         return tuple(" ".join(part.split()).casefold() for part in (self.text, self.pair or ""))
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All its texts; of tagged words, the words with spaces between."""
+        """All texts of the row; tagged words are joined by spaces."""
         return _texts(self)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What a model reads of it, each text as often as it is read."""
+        """The texts that a model reads for the row, each as often as it is read."""
         return self.texts
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Row):
-    """A question (`text`) and the context (`pair`) that its answer stands in.
+    """A question (`text`) and the context (`pair`) with its answer.
 
-    answers   (begin in characters of the context, text) of each annotated answer, in the order of the file; the
-              context holds the text at that place exactly. None where the row has no label.
+    answers   (begin in characters of the context, text) of each annotated answer, in the order of the file; the context
+              has exactly this text at this position. Empty if the row has no label
     possible  whether the context answers the question; False only in SQuAD 2.0, and then there are no answers
-    unplaced  annotated answers that do not stand in the context: nothing to learn from, but scores count them
+    unplaced  annotated answers that are not in the context: they are not used for training, but scores count them
     """
 
     answers: tuple[tuple[int, str], ...] = ()
@@ -60,18 +60,18 @@ class Question(Row):
 
     @property
     def golds(self) -> tuple[str, ...]:
-        """The texts of all annotated answers; a prediction is compared with the nearest one."""
+        """The texts of all annotated answers; the score of a prediction is that of the best match."""
         return (*(text for _, text in self.answers), *self.unplaced)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices(Row):
-    """A context (`text`), maybe a question or the start of a sentence (`pair`), and what may follow.
+    """A context (`text`), optionally a question or the start of a sentence (`pair`), and choices.
 
-    choices  two or more texts; `label` is the number of the right one, from "0", or empty
+    choices  two or more texts; `label` is the number of the correct one, from "0", or empty
 
-    The model reads `text` as the first segment and `pair` with one choice behind it as the second; where `pair` is
-    None, the choice alone.
+    The model reads `text` as the first segment, and `pair` followed by one choice as the second; if `pair` is None,
+    only the choice.
     """
 
     choices: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Choices(Row):
 
 @dataclass(frozen=True, slots=True)
 class Triplet(Row):
-    """An anchor (`text`), a text of the same meaning (`pair`), and one of another."""
+    """An anchor (`text`), a text with the same meaning (`pair`), and one with another meaning (`negative`)."""
 
     negative: str = ""
 

@@ -1,4 +1,4 @@
-"""Tag schemes: IOB1, IOB2, IOBES and BILOU told apart, turned into one another, and what may follow what in each.
+"""Tag schemes IOB1, IOB2, IOBES and BILOU: detection, conversion, and allowed transitions.
 
 Ramshaw & Marcus 1995 (IOB1), Ratnaparkhi 1998 (IOB2), Ratinov & Roth 2009 (BILOU). Shapes: C tags.
 """
@@ -30,7 +30,7 @@ _MARKS = {
 
 
 class Allowed(NamedTuple):
-    """Which tags may stand where: between [C, C] bool, row before column; begin [C] and end [C] of a sentence."""
+    """Allowed tags, bool: between [C, C], whether a column may follow a row; begin [C] and end [C] of a sentence."""
 
     between: np.ndarray
     begin: np.ndarray
@@ -38,7 +38,7 @@ class Allowed(NamedTuple):
 
 
 def parts(tag: str) -> tuple[str, str] | None:
-    """Prefix and kind of the tag of a span, ("O", "") outside of one; None for any other tag, such as NOUN.
+    """Prefix and kind of the tag of a span, ("O", "") for O; None for any other tag, such as NOUN.
 
     >>> parts("B-PER"), parts("I"), parts("O"), parts("NOUN")
     (('B', 'PER'), ('I', ''), ('O', ''), None)
@@ -50,11 +50,11 @@ def parts(tag: str) -> tuple[str, str] | None:
 
 
 def detect(sentences: Iterable[Sequence[str]]) -> str | None:
-    """The scheme of the tags of some sentences; None where tags mark no spans, as parts of speech do.
+    """The scheme of the tags of some sentences; None if the tags mark no spans, such as parts of speech.
 
-    Tags alone cannot tell IOB1 from IOB2: it counts where I begins a span (as in IOB1 alone) and where B begins one
-    that does not touch another of its kind (as in IOB2 alone). Where neither occurs more often it is IOB2. Raises
-    UnmaskError where E or S meets L or U.
+    The set of tags does not distinguish IOB1 from IOB2. So this counts the spans that begin with I (only in IOB1), and
+    those that begin with B without touching another span of their kind (only in IOB2); for a tie it is IOB2. Raises
+    UnmaskError if E or S and L or U occur together.
     """
     sentences = list(sentences)
     tags = {tag for sentence in sentences for tag in sentence}
@@ -67,27 +67,27 @@ def detect(sentences: Iterable[Sequence[str]]) -> str | None:
     named = [name for name, marks in (("IOBES", "ES"), ("BILOU", "LU")) if prefixes & set(marks)]
     if len(named) == 2:
         shown = ", ".join(sorted(tag for tag in tags if tag[0] in "ESLU")[:6])
-        raise UnmaskError(f"The tags {shown} are of two schemes, IOBES and BILOU; write all of them in one.")
+        raise UnmaskError(f"The tags {shown} are of two schemes, IOBES and BILOU; use only one.")
     return named[0] if named else _older(sentences)
 
 
 def convert(tags: Sequence[str], to: str = "IOB2") -> tuple[str, ...]:
-    """The tags of a sentence in another scheme; its spans stay what they are, whichever scheme they were read from.
+    """Convert the tags of a sentence from any scheme to another one; its spans do not change.
 
-    A stray I, which no B precedes, begins a span, as in conlleval. Raises UnmaskError for a tag that marks no span
-    and for an unknown scheme.
+    A stray I, without a B before it, begins a span, as in conlleval. Raises UnmaskError for a tag that is not of a
+    scheme, and for an unknown scheme.
     """
     return to_tags(spans(tags), len(tags), to)
 
 
 def spans(tags: Sequence[str]) -> list[Span]:
-    """The spans of a sentence whose tags are of any of the schemes. Raises UnmaskError for a tag of none."""
+    """The spans of a sentence with tags of any scheme. Raises UnmaskError for a tag that is not of a scheme."""
     found: list[Span] = []
     begin, before = 0, ("O", "")
     for i, tag in enumerate([*tags, "O"]):
         this = parts(tag)
         if this is None:
-            raise UnmaskError(f"The tag '{tag}' is not one of a span, as O, B-PER and I-PER are, so it has no scheme.")
+            raise UnmaskError(f"The tag '{tag}' is not a tag of spans, such as O, B-PER and I-PER, and has no scheme.")
         new = this[1] != before[1] or this[0] in _FIRST or before[0] in _LAST or "O" in (this[0], before[0])
         if new and before[0] != "O":
             found.append((begin, i, before[1]))
@@ -98,14 +98,15 @@ def spans(tags: Sequence[str]) -> list[Span]:
 
 
 def to_tags(spans: Iterable[Span], length: int, scheme: str = "IOB2") -> tuple[str, ...]:
-    """The tags of a sentence of `length` words that has these spans. Raises UnmaskError where two share a word."""
+    """The tags of a sentence of `length` words with these spans. Raises UnmaskError for a span that is empty, too long,
+    or shares a word with another one, and for an unknown scheme."""
     if scheme not in SCHEMES:
         raise unknown("tag scheme", scheme, SCHEMES)
     tags = ["O"] * length
     last = (0, 0, "")
     for begin, end, kind in sorted(spans):
         if not last[1] <= begin < end <= length:
-            raise UnmaskError(f"The span {begin}-{end} of {length} words is empty, too long, or shares a word.")
+            raise UnmaskError(f"The span {begin}-{end} of {length} words is empty, too long, or overlaps another one.")
         first, inner, final, only = _marks(scheme, touching=begin > 0 and last[1:] == (begin, kind))
         marks = only if end - begin == 1 else first + inner * (end - begin - 2) + final
         tags[begin:end] = [f"{mark}-{kind}" if kind else mark for mark in marks]
@@ -114,7 +115,8 @@ def to_tags(spans: Iterable[Span], length: int, scheme: str = "IOB2") -> tuple[s
 
 
 def tag_set(kinds: Iterable[str], scheme: str = "IOB2") -> tuple[str, ...]:
-    """Every tag that spans of these kinds can have, O first: what a model must know to answer in a scheme."""
+    """All tags of a scheme for these kinds of spans, O first: the classes of a model. Raises UnmaskError for an unknown
+    scheme."""
     if scheme not in SCHEMES:
         raise unknown("tag scheme", scheme, SCHEMES)
     prefixes = SCHEMES[scheme]
@@ -122,14 +124,15 @@ def tag_set(kinds: Iterable[str], scheme: str = "IOB2") -> tuple[str, ...]:
 
 
 def allowed(labels: Sequence[str], scheme: str | None = None) -> Allowed:
-    """Which of C tags may follow which, and begin and end a sentence; everything where the tags mark no spans.
+    """The transitions between C tags, and the tags at the begin and end of a sentence, that a scheme allows; all if the
+    tags mark no spans.
 
-    scheme  what `detect` said of the sentences that the tags were learned from. None: read off the tags, which is
-            sure for IOBES and BILOU; IOB1 and IOB2 have the same tags, and unless some kind has an I but no B, as
-            only IOB1 can, nothing is forbidden, since under the other scheme it might be right.
+    scheme  the result of `detect` for the training sentences. None: detected from the tags, which is certain for IOBES
+            and BILOU. IOB1 and IOB2 have the same tags: unless a kind has I but no B, which is possible only in IOB1,
+            everything is allowed
 
-    IOB2: I continues with a B or I of its kind. IOB1: B follows a B or I of its kind. IOBES, BILOU: I follows B and I
-    or E (L) of their kind, and nothing else does. Raises UnmaskError for an unknown scheme.
+    IOB2: I follows only B or I of its kind. IOB1: B follows only B or I of its kind. IOBES and BILOU: after B and I
+    comes I or E (L) of the same kind, and these come only there. Raises UnmaskError for an unknown scheme.
     """
     if scheme is not None and scheme not in SCHEMES:
         raise unknown("tag scheme", scheme, SCHEMES)
@@ -146,7 +149,7 @@ def allowed(labels: Sequence[str], scheme: str | None = None) -> Allowed:
 
 
 def _follows(before: tuple[str, str], after: tuple[str, str], scheme: str) -> bool:
-    """Whether a tag may stand after another; the border of a sentence counts as O."""
+    """Whether a tag may follow another one; the border of a sentence counts as O."""
     same = before[0] != "O" and before[1] == after[1]
     if scheme == "IOB2":
         return after[0] != "I" or same
@@ -157,7 +160,7 @@ def _follows(before: tuple[str, str], after: tuple[str, str], scheme: str) -> bo
 
 
 def _scheme_of(labels: Sequence[str]) -> str | None:
-    """The scheme that tags alone speak for; None where they mark no spans, or might be IOB1 as well as IOB2."""
+    """The scheme of a set of tags; None if they mark no spans, or may be IOB1 or IOB2."""
     scheme = detect([[label] for label in labels])
     if scheme not in ("IOB1", "IOB2"):
         return scheme
@@ -166,7 +169,7 @@ def _scheme_of(labels: Sequence[str]) -> str | None:
 
 
 def _older(sentences: Iterable[Sequence[str]]) -> str:
-    """IOB1 or IOB2, by the spans that are marked as the other one would not mark them."""
+    """IOB1 or IOB2, by the number of spans that are marked as in only one of them."""
     votes = {"IOB1": 0, "IOB2": 0}
     for sentence in sentences:
         for before, this in pairwise(map(parts, ["O", *sentence])):
@@ -179,12 +182,13 @@ def _older(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def _bare_are_iob(kinds: set[bool], prefixes: set[str]) -> bool:
-    """Tags without a kind mark spans only as O, B and I: a tag set of letters is more likely something else."""
+    """Whether tags have kinds, or are O, B and I: other single letters are probably not tags of spans."""
     return kinds == {True} or {"B", "I"} <= prefixes
 
 
 def _marks(scheme: str, touching: bool) -> tuple[str, str, str, str]:
-    """Prefixes of a span's first, inner, last and only word; IOB1 marks a begin only where two of a kind touch."""
+    """Prefixes of a span's first, inner, last and only word; in IOB1, B is only for a span that touches another of its
+    kind."""
     if scheme == "IOB1":
         return ("B", "I", "I", "B") if touching else ("I", "I", "I", "I")
     return _MARKS[scheme]

@@ -1,6 +1,6 @@
-"""Character spans: texts in which stretches are marked, as doccano, Label Studio and spaCy write them, as tagged words.
+"""Character spans: converts texts with marked spans, from doccano, Label Studio and spaCy, to tagged words.
 
-A row has a text and a list of spans: [begin, end, kind] or an object each. Begin and end count characters.
+A row has a text and a list of spans, each [begin, end, kind] or an object. Begin and end count characters.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _KINDS = ("label", "labels", "kind", "type", "tag")
 
 
 class _Misplaced(Exception):
-    """Why a row's spans cannot be told by tags on its words."""
+    """The spans of a row cannot be expressed by tags of words: the reason, and the span."""
 
 
 def column(table: Table, name: str | None = None) -> str | None:
-    """The column (that one, else the first of the usual names) that holds character spans; None where none does."""
+    """The column of character spans: `name`, or the first usual name; None if it has no character spans."""
     for candidate in COLUMNS if name is None else (name,):
         lists = (values.get(candidate) for _, values in table.rows)
         first = next((value[0] for value in lists if isinstance(value, (list, tuple)) and value), None)
@@ -37,17 +37,17 @@ def column(table: Table, name: str | None = None) -> str | None:
 
 
 def read_spans(path: Path, table: Table, marked: str, text: str | None = None) -> Sentences:
-    """Rows with a text and character spans -> its words (`split_words`) with IOB2 tags; `Row.text` is the text.
+    """Convert rows with a text and character spans to words (`split_words`) with IOB2 tags; `Row.text` is the text.
 
     marked  the column of spans: lists of [begin, end, kind], or of objects with start, begin or start_offset; end or
             end_offset; label, labels (a list of one) or type. In an export of Label Studio, the column of annotations;
-            the first one that was not cancelled counts.
-    text    the column of texts; without it, the usual names are looked for
+            the first one that was not cancelled is used
+    text    the column of texts; None: the first usual name
 
-    A row is left out, and `notes` counts such rows with their places, the spans and why, where a span begins or ends
-    within a word, shares a word with another, covers no word, ends beyond the text, or is said to hold another text
-    than stands there; blanks at the ends of a span do no harm. Raises UnmaskError that names file and row for spans
-    of another form, for texts that are missing, and where no row is left.
+    A row is left out, and recorded in `notes` with its place, span and reason, if a span begins or ends inside a word,
+    shares a word with another span, covers no word, ends after the text, or has a text that differs from the one at its
+    place; blanks at the ends of a span are ignored. Raises UnmaskError, which names file and row, for spans of another
+    form and missing texts, and if no row is left.
     """
     text = _text_column(path, table, text)
     rows: list[Row] = []
@@ -63,7 +63,7 @@ def read_spans(path: Path, table: Table, marked: str, text: str | None = None) -
     if not rows:
         raise UnmaskError(
             f"No row of {path} can be tagged word by word. {' '.join(found)} Mark whole words, or give words and tags "
-            "of your own as two lists."
+            "as two lists."
         )
     return Sentences(tuple(rows), {"words": text, "tags": marked}, found)
 
@@ -75,7 +75,7 @@ def _row(values: Mapping[str, Any], text: str, marked: str, place: str) -> Row:
     given = values.get(marked)
     if not isinstance(given, (list, tuple)):
         raise UnmaskError(
-            f"{place}: the column {marked} must be a list of spans, not {_kind_of(given)}; write an empty list where "
+            f"{place}: the column {marked} must be a list of spans, not {_kind_of(given)}; write an empty list if "
             "there are none."
         )
     spans = {_span(item, raw, f"{place}, in '{marked}'") for item in _items(given)}
@@ -87,8 +87,8 @@ def _row(values: Mapping[str, Any], text: str, marked: str, place: str) -> Row:
 
 
 def _in_words(spans: list[Span], words: list[tuple[str, tuple[int, int]]], text: str) -> Iterator[Span]:
-    """Spans in characters, ascending, as spans in words."""
-    first, last = 0, 0  # the words from `first` on end behind the span's begin; those before `last` are taken
+    """Convert spans in characters, ascending, to spans in words."""
+    first, last = 0, 0  # words from `first` end after the span's begin; words before `last` belong to earlier spans
     for begin, end, kind in spans:
         shown = f"{begin}-{end} '{text[begin:end]}'"
         while first < len(words) and words[first][1][1] <= begin:
@@ -108,7 +108,7 @@ def _in_words(spans: list[Span], words: list[tuple[str, tuple[int, int]]], text:
 
 
 def _items(given: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
-    """The spans of a row; in Label Studio, of its first annotation, relations and other answers aside."""
+    """The spans of a row; in Label Studio, those of its first annotation, without relations and other results."""
     if not (given and isinstance(given[0], Mapping) and "result" in given[0]):
         yield from given
         return
@@ -157,7 +157,7 @@ def _text_column(path: Path, table: Table, name: str | None) -> str:
     found = next((column for column in _TEXTS if column in table.columns), nested[0] if len(nested) == 1 else None)
     if found is None:
         raise UnmaskError(
-            f"{path} has no column of texts that is known by name; say which it is with --rows.text: "
+            f"{path} has no column of texts with a usual name; give one of these with --rows.text: "
             f"{', '.join(table.columns[:30])}."
         )
     return found

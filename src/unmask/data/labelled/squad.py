@@ -1,4 +1,4 @@
-"""Questions on contexts from SQuAD files, nested as published or one a row; every answer is checked against its place.
+"""Questions on contexts from SQuAD files, nested or flat; every answer is checked against its position.
 
 Rajpurkar et al., "SQuAD: 100,000+ Questions for Machine Comprehension of Text", EMNLP 2016; "Know What You Don't Know:
 Unanswerable Questions for SQuAD", ACL 2018. KorQuAD 1.0, SQuADShifts and KLUE-MRC have the same form.
@@ -20,31 +20,32 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Question, listed
 from unmask.errors import UnmaskError, kind_of, plural
 
-OFF, MANY = 0.9, 10  # share and number of the answers that were moved from which it is no accident
-NEAR = 20  # characters that an answer may stand from its place where its text occurs more than once
+OFF, MANY = 0.9, 10  # smallest share and number of moved answers that suggest a systematic error
+NEAR = 20  # largest distance in characters of an answer from its position, if its text occurs more than once
 
-HEAD = 1 << 16  # bytes of a file that tell what it holds
+HEAD = 1 << 16  # bytes of a file that determine its form
 
 _KEY = re.compile(r'"(\w+)"\s*:')
 _COLUMNS = {"text": "question", "pair": "context"}
 
 
 def read(path: Path | str, *, labelled: bool = True, scoring: bool = False, encoding: str | None = None) -> Dataset:
-    """The questions of a SQuAD 1.1 or 2.0 file, or of the flat form that the `datasets` library writes.
+    """Read the questions of a SQuAD 1.1 or 2.0 file, or of the flat form of the `datasets` library.
 
-    labelled  False: questions to be answered; what the file says of answers is not looked at
-    scoring   keep also questions without one answer that stands in the context, as official scores count them
+    labelled  False: questions without answers, for prediction; answers in the file are ignored
+    scoring   whether to keep questions whose answers are all missing in their contexts, because official scores count
+              them
     encoding  as for `data.files.lines.lines`
 
-    JSON, JSON lines or Parquet, also .gz or .zst: `data[].paragraphs[].qas[]`, or an object a question with id,
-    context, question and answers; there an empty list of answers says that the context has none. `plausible_answers`
-    are ignored. `Row.id` is the id of the question; flat rows may do without and are then called by their number.
+    JSON, JSON lines or Parquet, also .gz or .zst: `data[].paragraphs[].qas[]`, or an object for each question with id,
+    context, question and answers, where an empty list of answers means that there is no answer. `plausible_answers` are
+    ignored. `Row.id` is the id of the question; for flat rows without ids, it is the number of the row.
 
-    Where the context does not hold an answer at its place, the answer is moved to where the place points when counted
-    in UTF-16 units or bytes, else to the only place that has the text, else to the nearest within NEAR characters. If
-    there is none, the answer goes to `Question.unplaced`, and a question without any other is left out. `notes` counts
-    both. Raises UnmaskError that names file and question for what is missing or contradicts itself, for an id that
-    occurs twice, and where more questions would be left out than kept.
+    If an answer is not at its position in the context, it is moved: to the position in UTF-16 units or bytes, else to
+    the only occurrence of its text, else to the nearest occurrence within NEAR characters. If there is none, it goes to
+    `Question.unplaced`, and a question without other answers is left out. `notes` counts both. Raises UnmaskError,
+    which names file and question, if something is missing or contradictory or an id is repeated, and if more questions
+    would be left out than kept.
     """
     path = Path(path)
     repairs = _Repairs()
@@ -60,15 +61,15 @@ def read(path: Path | str, *, labelled: bool = True, scoring: bool = False, enco
     skipped = [row.place for row in found if row.possible and not row.answers]
     if not scoring and len(skipped) > len(kept):
         raise UnmaskError(
-            f"No answer stands in its context for {len(skipped):,} of the {plural(len(found), 'question')} of {path}; "
-            f"do answers and contexts belong together? The first are {listed(skipped)}."
+            f"No answer is in its context for {len(skipped):,} of the {plural(len(found), 'question')} of {path}; "
+            f"check that answers and contexts belong together. The first are {listed(skipped)}."
         )
     return Dataset(path, kept, {**_COLUMNS, "label": "answers"}, repairs.notes(skipped, scoring))
 
 
 def nested(path: Path) -> bool:
-    """Whether a file begins as JSON of paragraphs with their questions does, which is rows of no other task. Questions
-    one by one, with their contexts, are a table too: of pairs that belong together, say."""
+    """Whether a file begins like nested SQuAD JSON, which no other task reads. Flat questions with their contexts are
+    also a table for other tasks, such as positive pairs."""
     with opened(path) as stream:
         head = stream.read(HEAD).decode("utf-8-sig", "replace")
     return head.lstrip().startswith("{") and {"data", "paragraphs"} <= set(_KEY.findall(head))
@@ -76,7 +77,7 @@ def nested(path: Path) -> bool:
 
 @dataclass
 class _Repairs:
-    """Number of answers, places of the moved and of those not found; whether any question says `is_impossible`."""
+    """The number of answers, the places of moved and of missing ones, and whether any question has `is_impossible`."""
 
     answers: int = 0
     moved: list[str] = field(default_factory=list)
@@ -84,12 +85,12 @@ class _Repairs:
     marked: bool = False
 
     def notes(self, skipped: list[str], scoring: bool) -> tuple[str, ...]:
-        done = "kept for scores alone" if scoring else "left out"
-        moved = "Answers that stood beside their place and were moved"
+        done = "kept only for scores" if scoring else "left out"
+        moved = "Answers that were not at their positions and were moved"
         kinds = {
             moved: self.moved,
-            "Answers that do not stand in their context": self.unplaced,
-            f"Questions {done}, as no answer stands in their context": skipped,
+            "Answers that are not in their contexts": self.unplaced,
+            f"Questions {done}, because no answer is in the context": skipped,
         }
         told = {
             kind: f"{kind}: {len(places):,} ({listed(list(dict.fromkeys(places)))})."
@@ -98,8 +99,8 @@ class _Repairs:
         }
         if len(self.moved) >= max(MANY, OFF * self.answers):
             told[moved] = (
-                f"{moved}: {len(self.moved):,} of {self.answers:,}; the places in the file seem to count something "
-                "else than characters of these contexts, such as bytes, or characters of another text."
+                f"{moved}: {len(self.moved):,} of {self.answers:,}; the positions in the file seem to count something "
+                "other than characters of these contexts, such as bytes, or characters of another text."
             )
         return tuple(told.values())
 
@@ -134,10 +135,10 @@ def _question(place: str, values: Mapping[str, Any], labelled: bool, repairs: _R
 
 
 def locate(context: str, answer: str, begin: int) -> tuple[int, str] | None:
-    """Where an answer stands in a context, given about where: (begin, text) with `context[begin:][:len(text)] == text`.
+    """The position of an answer in a context, near `begin`: (begin, text) with `context[begin:][:len(text)] == text`.
 
-    The text is the answer's, but for white space, which scores ignore. None where the context does not hold it, or
-    several times and none of them near.
+    The text equals the answer, apart from whitespace, which scores ignore. None if the context does not have it, or has
+    it several times, but not near the given position.
     """
     if not answer.strip():
         return None
@@ -152,7 +153,7 @@ def locate(context: str, answer: str, begin: int) -> tuple[int, str] | None:
 
 
 def _in_characters(context: str, begin: int, encoding: str) -> int | None:
-    """The number of characters in the first `begin` bytes; None where that is not before a character."""
+    """The number of characters in the first `begin` bytes; None if that is not the begin of a character."""
     data = context.encode(encoding, "surrogatepass")
     if not 0 <= begin < len(data):
         return None
@@ -163,7 +164,7 @@ def _in_characters(context: str, begin: int, encoding: str) -> int | None:
 
 
 def _nearest(context: str, pattern: str, begin: int) -> tuple[int, str] | None:
-    matches = list(re.finditer(f"(?=({pattern}))", context))  # ahead, so that places may overlap
+    matches = list(re.finditer(f"(?=({pattern}))", context))  # a look-ahead, so that matches may overlap
     if not matches:
         return None
     best = min(matches, key=lambda match: abs(match.start() - begin))
@@ -174,10 +175,10 @@ def _nearest(context: str, pattern: str, begin: int) -> tuple[int, str] | None:
 
 
 def _entries(path: Path, encoding: str | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Place and values of each question, whatever the form of the file; each has an id."""
+    """The place and values of each question, for all forms of files; each has an id."""
     format = format_by_name(path) or "json"
     if format not in ("json", "jsonl", "parquet"):
-        raise UnmaskError(f"{path} cannot hold questions on contexts: they are read from JSON, JSON lines or Parquet.")
+        raise UnmaskError(f"{path} cannot have questions on contexts: they are read from JSON, JSON lines or Parquet.")
     found = rows(path, format) if format == "parquet" else json_values(path, format, encoding)
     for number, value in found:
         if not isinstance(value, Mapping):
@@ -222,7 +223,7 @@ def _id(values: Mapping[str, Any], place: str) -> str | None:
 
 
 def _annotated(place: str, values: Mapping[str, Any]) -> list[tuple[str, int]] | None:
-    """Text and place of each answer, from a list of objects or an object of lists; None where there are none."""
+    """The text and position of each answer, from a list of objects or an object of lists; None if there are none."""
     if values.get("answers.text") is not None:
         columns = [_get(values, f"answers.{name}", list, place) for name in ("text", "answer_start")]
         if len(columns[0]) != len(columns[1]):
@@ -251,7 +252,7 @@ def _check_label(place: str, annotated: list[tuple[str, int]] | None, impossible
     if annotated is None and not impossible:
         raise UnmaskError(f"{place} has no 'answers'; questions without answers can only be predicted.")
     if annotated and impossible:
-        raise UnmaskError(f"{place} is marked as impossible but has answers; take out the answers or the mark.")
+        raise UnmaskError(f"{place} is marked as impossible but has answers; remove the answers or the mark.")
     if not annotated and impossible is False:
         raise UnmaskError(f"{place} is marked as possible but has no answers; add them or change 'is_impossible'.")
 
@@ -267,7 +268,7 @@ _NAMES = {str: "text", list: "a list", int: "a whole number"}
 
 
 def _get(values: Any, name: str, kind: type, place: str) -> Any:
-    """`values[name]`, where it is there and of the kind."""
+    """`values[name]`. Raises UnmaskError if it is missing or of another type."""
     value = values.get(name) if isinstance(values, Mapping) else None
     if value is None:
         raise UnmaskError(f"{place} has no '{name}'.")

@@ -1,4 +1,4 @@
-"""Words: how a plain text is cut into words, to learn tags from character spans and to answer with them."""
+"""Words: splits a plain text into words, to convert character spans to tags and to predict tags."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
-_JOINED = frozenset({"Mn", "Mc", "Me", "Cf"})  # accents, vowel signs, joiners: parts of what stands before them
+_JOINED = frozenset({"Mn", "Mc", "Me", "Cf"})  # accents, vowel signs, joiners: parts of the character before them
 
 
 def split_words(text: str) -> list[tuple[str, tuple[int, int]]]:
     """Words and single punctuation marks of a text, each with its begin and end in characters."""
     spans: list[tuple[int, int]] = []
-    sign = False  # whether an accent or joiner came last, after which the word goes on
+    sign = False  # whether the last match is an accent or joiner, after which the word continues
     for match in _WORD.finditer(text):
         begin, end = match.span()
         joined = unicodedata.category(text[begin]) in _JOINED

@@ -1,1 +1,1 @@
-"""Pictures: decoded from files, turned into patches, and read with labels."""
+"""Pictures: decoding of files, augmentation, patches, and labelled pictures."""

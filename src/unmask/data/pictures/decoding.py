@@ -1,6 +1,6 @@
 """Decoding: files of pictures (JPEG, PNG, GIF, WebP, BMP, TIFF) into pixels.
 
-Shapes: H, W pixels of the sides; C numbers of a pixel, 3 or 1.
+Shapes: H height and W width in pixels; C channels, 3 or 1.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from unmask.errors import UnmaskError, needs
 
 MOST_PIXELS = 1 << 26
-"""Pixels of the largest picture that is decoded, 67 million: a small file may ask for terabytes."""
+"""Largest number of pixels that is decoded, 67 million: a small file may need terabytes when decoded."""
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-"""How files of pictures are called."""
+"""Suffixes of files of pictures."""
 
 
 def pillow() -> Any:
-    """The module `PIL.Image`. Raises UnmaskError where Pillow is not installed."""
+    """The module `PIL.Image`. Raises UnmaskError if Pillow is not installed."""
     try:
         from PIL import Image
     except ImportError:
@@ -30,22 +30,21 @@ def pillow() -> Any:
 
 
 def decode(source: Path | bytes, channels: int = 3) -> np.ndarray:
-    """The pixels of a picture, [H, W, 3] uint8, or [H, W, 1] where `channels` is 1: upright as its EXIF data say,
-    transparent parts on white, the first frame of several, 16 bits scaled to 8.
+    """The pixels of a picture, [H, W, 3] uint8, or [H, W, 1] if `channels` is 1. It is rotated according to its EXIF
+    data, transparent parts become white, only the first frame is read, and 16 bits are scaled to 8.
 
-    Raises UnmaskError for what cannot be decoded, and for more than MOST_PIXELS, which is told before decoding.
+    Raises UnmaskError if the picture cannot be decoded, and, before decoding, if it has more than MOST_PIXELS.
     """
     Image = pillow()
     name = str(source) if isinstance(source, Path) else "The picture"
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of Pillow, on sizes and damaged metadata
+            warnings.simplefilter("ignore")  # Pillow warns about sizes and damaged metadata
             with Image.open(io.BytesIO(source) if isinstance(source, bytes) else source) as file:
                 width, height = file.size
                 if width * height > MOST_PIXELS:
                     raise UnmaskError(
-                        f"{name} has {width:,} x {height:,} pixels, and at most {MOST_PIXELS:,} are decoded: make it "
-                        "smaller."
+                        f"{name} has {width:,} x {height:,} pixels, but the limit is {MOST_PIXELS:,}: make it smaller."
                     )
                 return _pixels(file, channels)
     except (UnmaskError, MemoryError):
@@ -54,10 +53,10 @@ def decode(source: Path | bytes, channels: int = 3) -> np.ndarray:
         raise UnmaskError(f"There is no picture {name}.") from None
     except PermissionError:
         raise UnmaskError(f"{name} cannot be read: permission denied.") from None
-    except Exception as error:  # decoders raise whatever a damaged file makes of them
+    except Exception as error:  # decoders raise many kinds of errors for a damaged file
         reason = " ".join(str(error).split()) or type(error).__name__
         if "cannot identify image file" in reason:
-            reason = "it is no picture in a known format"
+            reason = "it is not a picture in a known format"
         raise UnmaskError(f"{name} cannot be decoded: {reason.rstrip('.')}.") from None
 
 
@@ -79,8 +78,8 @@ def _pixels(file: Any, channels: int) -> np.ndarray:
 
 
 def resize(pixels_HWC: np.ndarray, height: int, width: int, resample: int) -> np.ndarray:
-    """The picture in another size, [height, width, C] uint8. `resample` is Pillow's number: 0 nearest, 1 Lanczos,
-    2 bilinear, 3 bicubic, 4 box, 5 Hamming."""
+    """Resize a picture to [height, width, C] uint8. `resample` is Pillow's number: 0 nearest, 1 Lanczos, 2 bilinear,
+    3 bicubic, 4 box, 5 Hamming."""
     if pixels_HWC.shape[:2] == (height, width):
         return pixels_HWC
     Image = pillow()

@@ -1,4 +1,4 @@
-"""PictureFolder: the pictures in a folder, without labels, as a source to pre-train on."""
+"""PictureFolder: the pictures of a folder, without labels, as a source for pre-training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from unmask.data.pictures.processor import FILE, ImageProcessor
 from unmask.data.pictures.reading import files_in
 from unmask.errors import UnmaskError
 
-HELD_OUT = 50  # one picture in so many is held out of training
-LEAST = 2  # pictures of a folder: one to learn from, one to score
+HELD_OUT = 50  # one picture in 50 is held out of training
+LEAST = 2  # smallest number of pictures: one for training, one for evaluation
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Pictures:
 
     @property
     def cost(self) -> np.ndarray:
-        """[U] int64: each picture is one."""
+        """[U] int64: 1 for each picture."""
         return np.ones(len(self.paths), np.int64)
 
     def read(self, unit: int) -> np.ndarray:
-        """Raises UnmaskError for a file that cannot be decoded."""
+        """Decode a picture. Raises UnmaskError if that fails."""
         return decode(self.paths[unit], self.channels)
 
     def of_channels(self, channels: int) -> Pictures:
-        """The same with so many numbers of a pixel."""
+        """A copy with another number of channels."""
         return Pictures(self.paths, channels)
 
 
 class PictureFolder:
-    """The pictures of a folder and of the folders in it. Which are held out depends on their names alone: one in 50.
+    """The pictures of a folder and its subfolders. One in 50 is held out, by the hash of its name.
 
     Raises UnmaskError for a folder that does not exist, and for one with fewer than two pictures.
     """
@@ -53,8 +53,8 @@ class PictureFolder:
         self.paths, _ = files_in(self.folder)
         if len(self.paths) < LEAST:
             raise UnmaskError(
-                f"{folder} has {len(self.paths) or 'no'} pictures, and at least {LEAST} are needed: files such as .jpg "
-                "or .png, in it or in folders in it."
+                f"{folder} has {len(self.paths) or 'no'} pictures, but at least {LEAST} are needed: files such as .jpg "
+                "or .png, in it or in its subfolders."
             )
         self._heldout = [path for path in self.paths if self._digest(path) % HELD_OUT == 0] or [
             min(self.paths, key=self._digest)
@@ -62,7 +62,7 @@ class PictureFolder:
 
     @property
     def processor(self) -> ImageProcessor:
-        """That of the folder's preprocessor_config.json; where there is none, the usual one."""
+        """The processor of the folder's preprocessor_config.json; without this file, the default one."""
         return ImageProcessor.load(self.folder) if (self.folder / FILE).is_file() else ImageProcessor()
 
     @cached_property
@@ -72,7 +72,7 @@ class PictureFolder:
         return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
     def split(self, name: str) -> Pictures:
-        """The part "train" or "heldout"."""
+        """The split "train" or "heldout"."""
         heldout = set(self._heldout)
         return Pictures(self._heldout if name == "heldout" else [path for path in self.paths if path not in heldout])
 

@@ -1,6 +1,6 @@
-"""ImageProcessor: pictures in pixels into patches, as the image processors of `transformers` prepare them.
+"""ImageProcessor: converts pictures to patches, like the image processors of `transformers`.
 
-Shapes: H, W pixels of the sides; C numbers of a pixel; P pixels of the side of a patch; N patches.
+Shapes: H height and W width in pixels; C channels; P pixels of the side of a patch; N patches.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ HALF = (0.5, 0.5, 0.5)
 class ImageProcessor(Config, Processor[np.ndarray]):
     """Pictures [H, W, C] uint8 -> a square of `size` pixels, scaled and normalised, cut into patches of `patch` pixels.
 
-    size        pixels of a side that the model reads          patch  of a patch
-    resize_to   pixels of a side before the middle is cut out; None: `size`
-    resample    how a picture is resized: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic
-    scale       what a pixel is multiplied with
-    mean, std   of each channel: (scaled - mean) / std
+    size        pixels of the side of the square that the model reads
+    patch       P, pixels of the side of a patch
+    resize_to   pixels of the side of the resized picture, from which a centre crop is taken; None: `size`
+    resample    method of resizing: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic
+    scale       factor of the pixels
+    mean, std   values of each channel for the normalisation (scaled - mean) / std
     summaries   kinds of places before the patches
     """
 
@@ -53,12 +54,10 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         return len(self.mean)
 
     def pixels(self, item: np.ndarray) -> np.ndarray:
-        """What the model reads of a picture, [C, size, size] float32. Raises UnmaskError for what is no picture with
-        these channels."""
+        """The normalised pixels of a picture, [C, size, size] float32. Raises UnmaskError if `item` is not a picture
+        with these channels."""
         if item.ndim != 3 or item.shape[2] != self.channels or not item.size:
-            raise UnmaskError(
-                f"A picture of pixels x pixels x {self.channels} is wanted, not an array {list(item.shape)}."
-            )
+            raise UnmaskError(f"A picture must be an array [height, width, {self.channels}], not {list(item.shape)}.")
         side = self.resize_to or self.size
         square = resize(np.asarray(item, np.uint8), side, side, self.resample)
         first = (side - self.size) // 2
@@ -72,7 +71,7 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         return self.patches(self.pixels(item))
 
     def patches(self, pixels_CHW: np.ndarray) -> Example:
-        """The same of a picture that is prepared already."""
+        """The example of a picture that is normalised already."""
         C, H, W = pixels_CHW.shape
         P = self.patch
         cut = pixels_CHW.reshape(C, H // P, P, W // P, P).transpose(1, 3, 0, 2, 4)
@@ -86,7 +85,7 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         """The box of pixels of the picture that a patch covers, x before y."""
         grid, first = self.size // self.patch, len(self.summaries)
         if not 0 <= place < grid**2 + first:
-            raise UnmaskError(f"The picture has {grid**2 + first} places, and none at {place}.")
+            raise UnmaskError(f"The picture has {grid**2 + first} places, so there is no place {place}.")
         if place < first:
             return None
         side = self.resize_to or self.size
@@ -96,7 +95,7 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         return Region("pixels", begin, (begin[0] + self.patch * width, begin[1] + self.patch * height))
 
     def save(self, folder: Path, /) -> list[str]:
-        """Write preprocessor_config.json, which `transformers` reads; `patch_size` and `summaries` are ours alone."""
+        """Write preprocessor_config.json, which `transformers` reads; only unmask uses `patch_size` and `summaries`."""
         side = self.resize_to or self.size
         values: dict[str, Any] = {
             "do_normalize": True,
@@ -119,27 +118,27 @@ class ImageProcessor(Config, Processor[np.ndarray]):
 
     @classmethod
     def load(cls, folder: Path, /) -> Self:
-        """As `save`, or an image processor of `transformers`, wrote it. Raises UnmaskError for a damaged file, and for
-        what a square picture is not made by."""
+        """Load a file that `save`, or an image processor of `transformers`, wrote. Raises UnmaskError for a damaged
+        file, and for settings that do not give a square picture."""
         place = folder / NESTED if (folder / NESTED).is_file() else folder / FILE
         values = read_json(place)
         values = values.get("image_processor", values)
         if not isinstance(values, Mapping):
-            raise UnmaskError(f"{place}: image_processor must hold fields, not {values!r}.")
+            raise UnmaskError(f"{place}: image_processor must be an object with fields, not {values!r}.")
         return cls(**_read(values, place))
 
     def for_model(self, config: Any) -> Self:
-        """The same for the patches and summaries of a model. Raises UnmaskError for one of other pictures."""
+        """A copy with the patches and summaries of a model. Raises UnmaskError if their sizes or channels differ."""
         if (self.size, self.channels) != (config.size, config.channels):
             raise UnmaskError(
-                f"The processor makes pictures of {self.size} pixels with {self.channels} channels, but the model "
-                f"reads {config.size} pixels with {config.channels}: they do not belong together."
+                f"The processor returns pictures of {self.size} pixels with {self.channels} channels, but the model "
+                f"reads {config.size} pixels with {config.channels}: use the processor of the model."
             )
         return replace(self, patch=config.patch, summaries=tuple(map(int, config.summaries)))
 
 
 def _read(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
-    """Fields of a processor from those of `transformers`; absent ones mean what they mean there."""
+    """Fields of a processor from those of `transformers`; absent ones have the defaults of `transformers`."""
     for name in ("do_resize", "do_rescale", "do_normalize"):
         if not values.get(name, True):
             raise UnmaskError(f"{place}: {name} = false is not supported; pictures are resized, scaled and normalised.")
@@ -162,7 +161,7 @@ def _read(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
             raise UnmaskError(f"{place}: {size} pixels cannot be cut out of {resize_to}.")
     names = values.get("summaries", ["CLS"])
     if not isinstance(names, list) or not all(name in Kind.__members__ for name in names):
-        raise UnmaskError(f"{place}: summaries = {names!r} are none; they are kinds of places, such as CLS.")
+        raise UnmaskError(f"{place}: summaries = {names!r} must be a list of kinds of places, such as CLS.")
     found = {
         "size": size,
         "resize_to": resize_to,
@@ -176,7 +175,7 @@ def _read(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
     found |= {name: typed(found[name], hint, f"{place}: {name}") for name, hint in hints.items()}
     if len(found["mean"]) != len(found["std"]) or len(found["mean"]) not in (1, 3) or not all(found["std"]):
         raise UnmaskError(
-            f"{place}: image_mean and image_std must hold a number, and no 0, for each of 1 or 3 channels."
+            f"{place}: image_mean and image_std must have a number for each of 1 or 3 channels, and image_std no 0."
         )
     if not 0 <= found["resample"] <= 5 or found["patch"] < 1:
         raise UnmaskError(f"{place}: resample must be 0 to 5, and patch_size at least 1.")

@@ -1,6 +1,6 @@
-"""Labelled pictures: a folder with a folder for each class, or a table that names the files.
+"""Labelled pictures: a folder with a subfolder for each class, or a table with paths.
 
-A table is one of `data.files.tables`, with a column of paths, or of the bytes of pictures (Parquet).
+`data.files.tables` reads the table, which has a column of paths, or of the bytes of pictures (Parquet).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from unmask.errors import UnmaskError, plural
 
 PICTURE_COLUMNS = ("picture", "image", "img", "path", "file", "file_name", "filename", "pixels")
 LABEL_COLUMNS = ("label", "class", "category", "target", "fine_label", "coarse_label")
-BYTES, PATH = ".bytes", ".path"  # parts of a column, as the datasets of the Hugging Face hub have it
-SHOWN = 3  # files that a note names
+BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging Face hub
+SHOWN = 3  # number of names in a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,17 @@ class Picture(Row):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """None: it is no text."""
+        """Empty: a picture has no text."""
         return ()
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The bytes of the file: the same picture under another name is the same row."""
+        """A hash of the bytes of the file: copies of a file under other names are the same row."""
         content = self.source if isinstance(self.source, bytes) else _content(self.source)
         return (hashlib.blake2b(content, digest_size=16).hexdigest(),)
 
     def pixels(self, channels: int = 3) -> np.ndarray:
-        """[H, W, C] uint8. Raises UnmaskError, which names the row, for what cannot be decoded."""
+        """[H, W, C] uint8. Raises UnmaskError, which names the row, if the picture cannot be decoded."""
         try:
             return decode(self.source, channels)
         except UnmaskError as error:
@@ -61,8 +61,7 @@ def _content(path: Path) -> bytes:
 
 
 def files_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The pictures of a folder and of the folders in it, and the files that are none, by their names; hidden ones are
-    passed over."""
+    """The pictures of a folder and its subfolders, and the other files, both sorted by name, without hidden files."""
     found: list[Path] = []
     others: list[Path] = []
     for path in sorted(folder.rglob("*")):
@@ -72,34 +71,34 @@ def files_in(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def by_class(folder: Path) -> Dataset:
-    """The pictures of a folder, each with the name of the folder in it as its label; deeper folders belong to the class
-    that they are in. One of each class comes first, then the second ones, and so on.
+    """The pictures of a folder, with the names of its subfolders as labels; deeper folders belong to the class of the
+    subfolder. The order is the first picture of each class, then the second ones, and so on.
 
-    Raises UnmaskError where there are no pictures, or pictures that lie in no class.
+    Raises UnmaskError if there are no pictures, or pictures outside of a subfolder.
     """
     found, others = files_in(folder)
     loose = [path for path in found if path.parent == folder]
     if loose:
         raise UnmaskError(
-            f"{folder} must hold a folder of pictures for each class, and {loose[0].name} lies in none of "
+            f"{folder} must have a subfolder of pictures for each class, but {loose[0].name} is in none of "
             f"them ({plural(len(loose), 'such picture')})."
         )
     if not found:
         raise UnmaskError(
-            f"{folder} has no pictures: it must hold a folder for each class, with files such as .jpg or .png in it."
+            f"{folder} has no pictures: it must have a subfolder for each class, with files such as .jpg or .png."
         )
     counts, turns = Counter[str](), []
     for path in found:
         label = path.relative_to(folder).parts[0]
         turns.append((counts[label], Picture(label=label, place=str(path), source=path)))
         counts[label] += 1
-    rows = tuple(row for _, row in sorted(turns, key=lambda turn: turn[0]))  # the first ones are of all classes
+    rows = tuple(row for _, row in sorted(turns, key=lambda turn: turn[0]))  # the first rows cover all classes
     known = counts.keys()
     folders = [one.name for one in sorted(folder.iterdir()) if one.is_dir() and not one.name.startswith(".")]
     empty = [name for name in folders if name not in known]
     notes = []
     if others:
-        notes.append(f"{plural(len(others), 'file')} passed over that {_are(others)} no pictures: {_named(others)}")
+        notes.append(f"Skipped {plural(len(others), 'file')} that {_are(others)} no pictures: {_named(others)}")
     if empty:
         notes.append(f"Folders without a picture: {', '.join(empty[:SHOWN])}{'...' if len(empty) > SHOWN else ''}")
     return Dataset(folder, rows, {"picture": "files", "label": "folders"}, tuple(notes))
@@ -117,11 +116,11 @@ def _named(paths: Iterable[Path]) -> str:
 def of_table(
     path: Path, *, picture: str | None = None, label: str | None = None, encoding: str | None = None
 ) -> Dataset:
-    """The pictures that a table names, relative to its folder, or holds as bytes.
+    """The pictures of a table with paths, relative to its folder, or with bytes.
 
-    picture, label  names of the columns; without them, the usual ones are looked for
+    picture, label  names of the columns; None: the first column with a usual name
 
-    Raises UnmaskError that names the row and the column for what is missing, empty or of another type.
+    Raises UnmaskError, which names the row and the column, if a value is missing, empty or of another type.
     """
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     nested = {name.removesuffix(BYTES) for name in table.columns if name.endswith(BYTES)}
@@ -144,12 +143,12 @@ def _column(names: Iterable[str], asked: str | None, usual: Iterable[str], what:
         raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
     found = asked or next((name for name in usual if name in names), None)
     if found is None:
-        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}): name it.")
+        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
     return found
 
 
 def _source(value: Any, folder: Path, place: str) -> Path | bytes:
-    """What a cell holds: bytes, or a path."""
+    """The content of a cell: bytes, or a path."""
     if isinstance(value, bytes) and value:
         return value
     if isinstance(value, str) and value.strip():

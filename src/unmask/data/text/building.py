@@ -1,4 +1,4 @@
-"""Steps of building a corpus: a folder that appears whole or not at all, documents dealt to splits, text to ids."""
+"""Steps of building a corpus: create the folder atomically, assign documents to splits, convert text to ids."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, check_replaceable, writing
 
 TRAIN, HELDOUT = "train", "heldout"
-BATCH_CHARACTERS = 1 << 18  # of text that one call of the encoder takes
+BATCH_CHARACTERS = 1 << 18  # approximate number of characters for one call of the encoder
 
 
 @contextlib.contextmanager
 def workspace(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that takes its place when the block ends well and vanishes when it does not.
+    """Yield a temporary folder next to `out`. It replaces `out` if the block succeeds and is removed if it fails.
 
-    Left-overs of builds that were killed on this host are removed first. Raises UnmaskError where `out` holds
-    anything, or where nothing can be written.
+    Temporary folders of builds that were killed on this host are removed first. Raises UnmaskError if `out` is not
+    empty or cannot be written.
     """
     refuse_taken(out)
     remove_stale(out)
@@ -53,7 +53,7 @@ def workspace(out: Path) -> Iterator[Path]:
 
 
 def refuse_taken(out: Path) -> None:
-    """Raises UnmaskError where `out` is a file, a folder that is not empty, or one that no other can replace."""
+    """Raises UnmaskError if `out` is a file, a folder that is not empty, or a folder that cannot be replaced."""
     with writing(out):
         if not out.exists() or (out.is_dir() and not any(out.iterdir())):
             check_replaceable(out)
@@ -64,17 +64,17 @@ def refuse_taken(out: Path) -> None:
 
 
 def remove_stale(out: Path) -> None:
-    """Remove temporary folders of builds of `out` whose process, on this host, lives no more."""
+    """Remove temporary folders of builds of `out` on this host whose process has ended."""
     prefix = _partial(out)
     for path in out.parent.glob(f"{glob.escape(prefix)}*"):
         process = path.name.removeprefix(prefix)
-        # A folder with the number of this very process is older than it: numbers are used again, in containers soon.
+        # A folder with the number of this process is from an earlier one: numbers are reused, in containers soon.
         if process.isdecimal() and (int(process) == os.getpid() or not _alive(int(process))):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def partial_of(out: Path) -> Path:
-    """Where this process builds what will be at `out`: a hidden sibling."""
+    """The temporary folder of this process: a hidden sibling of `out`."""
     return out.parent / f"{_partial(out)}{os.getpid()}"
 
 
@@ -84,7 +84,7 @@ def _partial(out: Path) -> str:
 
 def _alive(process: int) -> bool:
     if os.name != "posix":
-        return True  # elsewhere signal 0 is no harmless question
+        return True  # on other systems, signal 0 is not harmless
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -96,7 +96,12 @@ def _alive(process: int) -> bool:
 
 @dataclass
 class Tally:
-    """What happened to the documents that were read; divided: sentences that the only one gave to be held out."""
+    """Counts of documents.
+
+    duplicates  copies, which are dropped
+    empty       documents without words, which are dropped
+    divided     sentences of a single document that are held out
+    """
 
     duplicates: int = 0
     empty: int = 0
@@ -104,17 +109,17 @@ class Tally:
 
 
 def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
-    """Every document that is not empty once, with the split that it goes to.
+    """Yield every non-empty document once, with the name of its split.
 
-    A document is held out where the hash of its text falls below the share `heldout`: the same text goes to the
-    same split in every corpus. Where chance holds out fewer than two of at least eight documents (one of at least
-    two), those with the smallest hashes are; where it holds out all, the last one is trained on. Of a single document
-    the last sentences are held out, that share of them and one at least. Copies that differ in case or whitespace
-    alone count as duplicates. Memory: about 100 bytes a document, for its hash in a set.
+    A document is held out if the hash of its text is below the share `heldout`, so that a text is in the same split in
+    every corpus. If that holds out fewer than two of at least eight documents (one of at least two), the documents with
+    the smallest hashes are held out; if it holds out all, the last one is used for training. Of a single document, this
+    share of its sentences, at least one, is held out from its end. Copies that differ only in case or whitespace are
+    duplicates. Memory: about 100 bytes a document, for its hash in a set.
     """
     seen: set[bytes] = set()
-    waiting: list[tuple[bytes, TextDocument]] = []  # the two smallest hashes of the training part so far
-    kept: list[TextDocument] = []  # the held-out document that was read last, until there is one to train on
+    waiting: list[tuple[bytes, TextDocument]] = []  # the two training documents with the smallest hashes so far
+    kept: list[TextDocument] = []  # the last held-out document, until there is a training document
     found = 0
     for document in documents:
         digest = _digest(document.text)
@@ -146,17 +151,17 @@ def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Ite
 
 
 def _divided(document: TextDocument, heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
-    """The only document in two, or whole where it is one sentence."""
+    """The only document, divided in two, or whole if it has one sentence."""
     found = sentences(document.text)
     tally.divided = min(max(1, round(len(found) * heldout)), len(found) - 1)
     end = len(found) - tally.divided
     for part, split in ((found[:end], TRAIN), (found[end:], HELDOUT)):
-        if part:  # blank lines: its sentences stay what they are
+        if part:  # blank lines, so that the sentences are found again
             yield TextDocument("\n\n".join(part), document.source), split
 
 
 def _digest(text: str) -> bytes | None:
-    """Hash of a text but for case and whitespace; None where nothing is left."""
+    """Hash of a text, ignoring case and whitespace; None if it has no words."""
     words = text.casefold().split()
     if not words:
         return None
@@ -181,10 +186,10 @@ class Encoded:
     """Ids of some documents.
 
     tokens     [T] ids of all sentences of all documents
-    lengths    [S] tokens of each sentence, none of it 0
-    counts     [D] sentences of each document
+    lengths    [S] number of tokens of each sentence, at least 1
+    counts     [D] number of sentences of each document
     splits     [D] split of each document
-    sources    [D] where each document came from
+    sources    [D] source of each document
     """
 
     tokens: np.ndarray
@@ -194,7 +199,7 @@ class Encoded:
     sources: list[str]
 
     def __iter__(self) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
-        """(split, source, tokens [T of it], lengths [S of it]) of each document that has any tokens."""
+        """(split, source, tokens [T], lengths [S]) of each document with tokens."""
         sentence = token = 0
         for split, source, count in zip(self.splits, self.sources, self.counts.tolist(), strict=True):
             lengths = self.lengths[sentence : sentence + count]
@@ -205,7 +210,7 @@ class Encoded:
 
 
 class Encode:
-    """Documents -> sentences -> ids. To another process it carries the folder of the tokenizer."""
+    """Converts documents to ids, sentence by sentence. When pickled, it has only the folder of the tokenizer."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -227,12 +232,12 @@ class Encode:
 
 
 def _file_of(source: str) -> str:
-    """`notes.txt` of `notes.txt:17`."""
+    """The file of a source: `notes.txt:17` -> `notes.txt`."""
     return re.sub(r":\d+$", "", source)
 
 
 def sources_by_size(sources: Counter[str], limit: int = 100) -> dict[str, int]:
-    """Documents of each source, largest first; beyond `limit` sources the rest is one entry, ''."""
+    """Number of documents of each source, largest first; '' has the number of all sources after the first `limit`."""
     largest = dict(sources.most_common(limit))
     rest = sources.total() - sum(largest.values())
     return largest | ({"": rest} if rest else {})
@@ -245,9 +250,9 @@ def entropy(counts: np.ndarray) -> float:
 
 
 def refuse_single_pass(documents: object) -> None:
-    """Raises UnmaskError where `documents` can be read only once."""
+    """Raises UnmaskError if `documents` can be read only once."""
     if isinstance(documents, Iterator):
         raise UnmaskError(
             "A corpus reads its documents twice, for the vocabulary and for the tokens: "
-            "pass a list or a function that returns a fresh iterator, or pass a tokenizer."
+            "pass a list or a function that returns a new iterator, or pass a tokenizer."
         )

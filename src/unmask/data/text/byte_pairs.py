@@ -1,4 +1,4 @@
-"""Byte-level BPE: pieces of bytes, so that no character is unknown (Radford et al. 2019, section 2.2)."""
+"""Byte-level BPE: pieces are sequences of bytes, so that no character is unknown (Radford et al. 2019, section 2.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unmask.errors import UnmaskError
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 LEAST = len(SPECIALS) + 256
 _WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-"""How `ByteLevel` cuts a text (Radford et al. 2019)."""
+"""The words into which `ByteLevel` cuts a text (Radford et al. 2019)."""
 
 
 def train(
@@ -27,17 +27,18 @@ def train(
 ) -> Tokenizer:
     """Learn at most `size` pieces; the same texts always give the same ones.
 
-    texts          read once; at most about `byte_budget` bytes of them are held (`vocabulary.sample`)
+    texts          read once; at most about `byte_budget` bytes of them are kept in memory (`vocabulary.sample`)
     size           <s> <pad> </s> <unk> <mask> are the ids 0 … 4; the 256 bytes follow, then the merges in their order
-    cased          keep capitals, else lower them; what is decoded is the text itself only where both are kept
-    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+    cased          whether to keep capitals; else texts are lower-cased. Decoding restores a text exactly only if
+                   capitals and accents are kept
+    strip_accents  whether `é` becomes `e`; Hangul syllables stay whole in both cases
 
-    A piece begins with the space before its word; words of more than 100 characters, such as encoded files, do not
-    count. A text is framed as RoBERTa frames it: <s> a </s>, and a pair
-    <s> a </s> </s> b </s>. Raises UnmaskError where the size cannot hold the bytes, and for a text without words.
+    A piece includes the space before its word; words of more than 100 characters, such as encoded files, are ignored. A
+    text is framed as in RoBERTa: <s> a </s>, and a pair <s> a </s> </s> b </s>. Raises UnmaskError if the size cannot
+    hold the bytes, and for texts without words.
     """
     if size < LEAST:
-        raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: ask for at least {LEAST} pieces.")
+        raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: set at least {LEAST} pieces.")
     raw = RawTokenizer(models.BPE())
     steps = _normalisers(cased, strip_accents)
     if steps:
@@ -56,14 +57,14 @@ def train(
     words, letters = pre_tokenizers.Split(Regex(_WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
     raw.pre_tokenizer = pre_tokenizers.Sequence([words, without_long_words(), letters])
     raw.train_from_iterator(passages, trainer)
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same, but for long words
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same for all words but long ones
     start, end = ((name, SPECIALS.index(name)) for name in ("<s>", "</s>"))
     raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
     return Tokenizer.of(raw)
 
 
 def _normalisers(cased: bool, strip_accents: bool) -> list[normalizers.Normalizer]:
-    """What changes a text before it is cut. NFC last: it puts Hangul syllables together again."""
+    """The normalisers of a text. NFC is last, because it composes Hangul syllables again."""
     steps: list[normalizers.Normalizer] = [] if cased else [normalizers.Lowercase()]
     if strip_accents:
         steps += [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]

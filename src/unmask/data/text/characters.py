@@ -1,4 +1,4 @@
-"""Tokenizers whose tokens are characters, for character models: every character of a text is a token, spaces too."""
+"""Tokenizers whose tokens are characters, spaces included, for character models."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ def train(
     strip_accents: bool = False,
     byte_budget: int = 200_000_000,
 ) -> Tokenizer:
-    """A token for each character that the texts hold, the commonest where they hold more than fit; others are [UNK].
+    """Train a tokenizer with a token for each of the most frequent characters of the texts; others are [UNK].
 
-    texts          read once; at most about `byte_budget` bytes of them are held
-    size           tokens at most; [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
-    cased          keep capitals, else lower them
-    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+    texts          read once; at most about `byte_budget` bytes of them are kept in memory
+    size           largest number of tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
+    cased          whether to keep capitals; else texts are lower-cased
+    strip_accents  whether `é` becomes `e`; Hangul syllables stay whole in both cases
 
-    In its file it is BPE without a merge, which other libraries read as well. Characters are code points after Unicode
-    normalisation (NFC), and every run of whitespace is one space, line ends too. A corpus puts one space between the
-    sentences of a document. Raises UnmaskError for a text without characters and too small a size.
+    The file has the format of a BPE vocabulary without merges, which other libraries can read. Characters are code
+    points after Unicode normalisation (NFC), and every run of whitespace, line ends included, is one space. A corpus
+    puts one space between the sentences of a document. Raises UnmaskError for texts without characters, and for a size
+    that is too small.
     """
     if size <= len(SPECIALS):
-        raise UnmaskError(f"A vocabulary of {size} holds no character: ask for at least {len(SPECIALS) + 1}.")
+        raise UnmaskError(f"A vocabulary of {size} has no room for characters: set at least {len(SPECIALS) + 1}.")
     normalizer = _normalizer(cased, strip_accents)
     counts: Counter[str] = Counter()
     for passage in sample(texts, byte_budget):
         counts.update(normalizer.normalize_str(passage))
     if not counts.keys() - {" "}:
         raise UnmaskError("The text holds no characters to learn a vocabulary from; give it some text.")
-    counts[" "] = counts.total()  # it always has its token: it stands between sentences
+    counts[" "] = counts.total()  # the space always gets a token, because it separates sentences
     commonest = sorted(counts, key=lambda c: (-counts[c], c))[: size - len(SPECIALS)]
     vocabulary = {piece: i for i, piece in enumerate([*SPECIALS, *sorted(commonest)])}
     raw = RawTokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"))
@@ -49,8 +50,8 @@ def train(
 
 
 def _normalizer(cased: bool, strip_accents: bool) -> normalizers.Normalizer:
-    """One space for every run of whitespace. NFC last: it puts Hangul syllables together again, which taking accents
-    off takes apart."""
+    """Replaces every run of whitespace by one space. NFC is last, because it composes Hangul syllables again, which
+    stripping accents decomposes."""
     steps: list[normalizers.Normalizer] = [normalizers.Replace(Regex(r"\s+"), " ")]
     if not cased:
         steps.append(normalizers.Lowercase())

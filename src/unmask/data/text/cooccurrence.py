@@ -1,4 +1,4 @@
-"""Vectors of tokens from what stands beside them: pointwise mutual information, factorised.
+"""Token vectors from co-occurrence: factorised pointwise mutual information.
 
 Shapes: V vocabulary, K numbers of a vector, T tokens of a piece of text.
 """
@@ -13,20 +13,20 @@ import numpy as np
 if TYPE_CHECKING:
     from unmask.data.text.corpus import Split
 
-WINDOW = 4  # tokens on either side; one at a distance of d counts 1 / d
-SMOOTHING = 0.75  # exponent of the frequencies of contexts, so that rare ones do not stand out (Levy et al. 2015, 3.2)
-MOST_TOKENS = 20_000_000  # that are counted; of more text, pieces evenly spread over it
+WINDOW = 4  # tokens on either side; a token at distance d counts 1 / d
+SMOOTHING = 0.75  # exponent of the context frequencies, which reduces the weight of rare ones (Levy et al. 2015, 3.2)
+MOST_TOKENS = 20_000_000  # tokens to count; of a larger text, evenly spread pieces are counted
 PIECE = 1_000_000  # tokens that are counted at once
 
 
 def token_vectors(splits: Sequence[Split], vocabulary: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors [V, K] of the tokens of a text, and which of them [V] occur in it at all; K is `dim`, or V - 1.
+    """Vectors [V, K] of the tokens of a text, and whether each [V] occurs in it; K is the smaller of `dim` and V - 1.
 
-    The positive pointwise mutual information of each token with those before it and, in other columns, with those
-    behind it, by a truncated singular value decomposition: U sqrt(S). That is near to what word2vec learns (Levy &
-    Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization"; Levy, Goldberg & Dagan 2015, section 2.2),
-    takes seconds for a few thousand tokens, and gives the same vectors each time. The vectors of tokens that occur
-    have a mean of zero; those of others are zero.
+    The positive pointwise mutual information of each token with the tokens before it and, in separate columns, with
+    those after it, is factorised by a truncated singular value decomposition: U sqrt(S). The result is similar to that
+    of word2vec (Levy & Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization"; Levy, Goldberg & Dagan
+    2015, section 2.2), takes seconds for a vocabulary of a few thousand, and is the same each time. The vectors of
+    tokens that occur have mean zero; the others are zero.
     """
     from scipy.sparse import hstack
     from scipy.sparse.linalg import svds
@@ -43,7 +43,7 @@ def token_vectors(splits: Sequence[Split], vocabulary: int, dim: int) -> tuple[n
 
 
 def pieces(splits: Sequence[Split]) -> Iterator[np.ndarray]:
-    """The tokens [T] of a text in order, in pieces of documents; of a long text, as many as MOST_TOKENS allows."""
+    """The tokens [T] of a text in order, in pieces of documents; about MOST_TOKENS tokens of a longer text."""
     every = max(1, -(-sum(split.tokens for split in splits) // MOST_TOKENS))
     for split in splits:
         for unit in split.units(PIECE)[::every].tolist():
@@ -51,7 +51,7 @@ def pieces(splits: Sequence[Split]) -> Iterator[np.ndarray]:
 
 
 def following(pieces: Iterable[np.ndarray], vocabulary: int) -> Any:
-    """[V, V] sparse: how often each token stands before each other one, within WINDOW tokens of a piece, weighed by
+    """[V, V] sparse: how often each token precedes each other one by at most WINDOW tokens within a piece, weighted by
     1 / distance."""
     from scipy.sparse import csr_array
 
@@ -66,7 +66,7 @@ def following(pieces: Iterable[np.ndarray], vocabulary: int) -> Any:
 
 
 def _joined(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Pieces in runs of about PIECE tokens, with WINDOW times -1 behind each."""
+    """Concatenations of about PIECE tokens, in which each piece is followed by WINDOW times -1."""
     edge = np.full(WINDOW, -1, np.int64)
     waiting: list[np.ndarray] = []
     for piece in pieces:
@@ -79,7 +79,7 @@ def _joined(pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 
 
 def information(counts: Any) -> Any:
-    """[V, V] sparse: max(0, log p(token, context) / (p(token) p(context))) of counts [V, V], contexts smoothed."""
+    """[V, V] sparse: max(0, log p(token, context) / (p(token) p(context))) from counts [V, V], contexts smoothed."""
     from scipy.sparse import csr_array
 
     pairs = counts.tocoo()

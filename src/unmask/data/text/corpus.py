@@ -1,4 +1,4 @@
-"""Corpus: a folder of token shards with a checksummed manifest; build one from documents, open it, read from it."""
+"""Corpus: a folder of token shards with a manifest of checksums; functions to build, open and read one."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from unmask.files import MANIFEST, check, describe, write_text
 from unmask.types import Document
 
 FORMAT, VERSION = "unmask-corpus", 1
-VERIFY_BELOW = 1 << 30  # bytes: checksums of a smaller corpus are compared whenever it is opened
+VERIFY_BELOW = 1 << 30  # bytes; the checksums of a smaller corpus are compared whenever it is opened
 CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
 Progress = Callable[[str, int, int | None], None]
 
 
 class Learn(Protocol):
-    """How a tokenizer is learned from texts, which are read once: of `size` pieces at most."""
+    """A function that trains a tokenizer of at most `size` pieces on texts, which it reads once."""
 
     def __call__(self, texts: Iterable[str], size: int, *, cased: bool, strip_accents: bool) -> Tokenizer: ...
 
 
 class Corpus:
-    """An opened corpus. `Corpus(folder).split("train").units(4096)` is the way in.
+    """An open corpus. `Corpus(folder).split("train").units(4096)` lists its pieces of documents.
 
-    manifest   what manifest.json says: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
+    manifest   the content of manifest.json: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
     """
 
     def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
         """Open a folder that `build` wrote.
 
-        verify  compare every checksum and every id: always, never, or (None) where the corpus is below 1 GB;
-                sizes are always compared
+        verify  whether to compare checksums and check all ids; None: if the corpus is below 1 GiB. Sizes are always
+                compared
 
-        Raises UnmaskError naming the file that is missing, damaged or does not fit.
+        Raises UnmaskError, which names the file that is missing, damaged or inconsistent.
         """
         self.folder = Path(folder)
         try:
@@ -79,7 +79,7 @@ class Corpus:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the ids. Raises UnmaskError where it is not the one that the corpus was built with."""
+        """The tokenizer of the ids. Raises UnmaskError if it is not the one that the corpus was built with."""
         tokenizer = Tokenizer.load(self.folder)
         if tokenizer.fingerprint != self.manifest["fingerprint"] or tokenizer.size != self.manifest["vocabulary"]:
             raise UnmaskError(
@@ -89,22 +89,22 @@ class Corpus:
 
     @property
     def processor(self) -> Tokenizer:
-        """What reads its texts: the tokenizer."""
+        """The processor of texts: the tokenizer."""
         return self.tokenizer
 
     def split(self, name: str) -> Split:
-        """The part "train" or "heldout"."""
+        """The split "train" or "heldout". Raises UnmaskError for another name."""
         if name not in self._splits:
             raise unknown(f"split of {self.folder}", name, self._splits)
         return self._splits[name]
 
     @property
     def checksum(self) -> str:
-        """SHA-256 of all that is read from it, wherever it lies."""
+        """SHA-256 of the content of the corpus, which does not depend on its path."""
         return _checksum(self.manifest["files"])
 
     def summary(self) -> str:
-        """What the corpus holds, in a few lines."""
+        """The size and the statistics of the corpus, in a few lines."""
         facts = self.manifest
         lines = [f"Corpus {self.folder}: vocabulary of {facts['vocabulary']:,} pieces, {self._bytes() / 1e6:,.1f} MB."]
         for name, split in self._splits.items():
@@ -124,10 +124,10 @@ class Corpus:
 
 
 class Split:
-    """One part of a corpus: "train" or "heldout". It is mapped, not read, and cheap to send to another process.
+    """One part of a corpus: "train" or "heldout". Its files are memory-mapped, and it is cheap to pickle.
 
     documents, sentences, tokens   counts
-    vocabulary, fingerprint        of the tokenizer
+    vocabulary, fingerprint        size and fingerprint of the tokenizer
     """
 
     def __init__(self, folder: Path, name: str, manifest: dict[str, Any]) -> None:
@@ -143,9 +143,9 @@ class Split:
         self._origins = list(accumulate((len(shard.documents) for shard in self._shards), initial=0))
 
     def units(self, limit: int) -> np.ndarray:
-        """[U] UNIT: the documents in order, those of more than `limit` tokens cut at sentence bounds.
+        """[U] UNIT: the documents in order; those of more than `limit` tokens are cut between sentences.
 
-        The pieces of a long document are about equally long; a sentence of more than `limit` tokens is cut within.
+        The pieces of a long document are about equally long; a sentence of more than `limit` tokens is cut too.
         """
         if limit < 1:
             raise UnmaskError(f"Pieces of documents need at least one token, not {limit}.")
@@ -153,22 +153,22 @@ class Split:
         return np.concatenate(parts) if parts else np.empty(0, UNIT)
 
     def pieces(self, limit: int, origin: int = 0) -> Pieces:
-        """The same as a source; `origin` is the number of the first document."""
+        """The pieces of `units` as a source; `origin` is the number of the first document."""
         return Pieces(self, limit, origin)
 
     def read(self, unit: Sequence[int]) -> Document:
-        """The piece that one row of `units` describes; its sentences are read-only views [T] of uint16 or uint32."""
+        """Read the piece of one row of `units`; its sentences are read-only views [T] of uint16 or uint32."""
         document, first, end, begin, tokens = map(int, unit)
         shard = self._shards[bisect_right(self._origins, document) - 1]
         return shard.read(document, first, end, begin, tokens)
 
     def __iter__(self) -> Iterator[Document]:
-        """Every document, whole, in order."""
+        """The whole documents, in order."""
         for unit in self.units(np.iinfo(np.int64).max).tolist():
             yield self.read(unit)
 
     def unigrams(self) -> np.ndarray:
-        """[V] int64: how often each id occurs."""
+        """[V] int64: the count of each id."""
         counts = np.zeros(self.vocabulary, np.int64)
         for shard in self._shards:
             for begin in range(0, len(shard.tokens), CHUNK):
@@ -176,12 +176,12 @@ class Split:
         return counts
 
     def check_ids(self) -> None:
-        """Raises UnmaskError naming the first file with an id beyond the vocabulary."""
+        """Raises UnmaskError, which names the first file with an id beyond the vocabulary."""
         for shard in self._shards:
             largest = int(shard.tokens.max())
             if largest >= self.vocabulary:
                 raise UnmaskError(
-                    f"{shard.path} holds the id {largest}, but the vocabulary has {self.vocabulary}; build it again."
+                    f"{shard.path} has the id {largest}, but the vocabulary has {self.vocabulary} ids; build it again."
                 )
 
     def __reduce__(self) -> tuple[Callable[[Path, str], Split], tuple[Path, str]]:
@@ -189,14 +189,15 @@ class Split:
 
 
 class Pieces:
-    """A split as a source: its documents, those of more than `limit` tokens cut. A unit costs its tokens."""
+    """A split as a source: a unit is a document, or a piece of at most `limit` tokens of a longer one. Its cost is its
+    number of tokens."""
 
     def __init__(self, split: Split, limit: int, origin: int) -> None:
         self.split, self.origin, self.table = split, origin, split.units(limit)
         self.cost = self.table["tokens"].astype(np.int64)
 
     def read(self, unit: int) -> Document:
-        """The piece, with the number of its document in `index`."""
+        """Read a piece; `index` is the number of its document."""
         document = self.split.read(self.table[unit].item())
         return Document(document.sentences, self.origin + document.index) if self.origin else document
 
@@ -215,20 +216,20 @@ def build(
     shard_tokens: int = 50_000_000,
     progress: Progress | None = None,
 ) -> Corpus:
-    """Write a corpus folder from documents: learn the vocabulary, then turn sentences into ids.
+    """Write a corpus folder from documents: learn the vocabulary, then convert sentences to ids.
 
-    documents      read twice (once, with a tokenizer): a list, or a function that returns a fresh iterator
-    out            the folder; it appears when all is written, and must not hold anything yet
-    tokenizer      use this one instead of learning one of `vocabulary_size` pieces
-    learn          how one is learned: word pieces, or `characters.train`
-    heldout        share of whole documents, chosen by the hash of their text, that goes to the split "heldout" (of a
-                   single document, its last sentences); the vocabulary is not learned from them
-    workers        processes that encode; 1 encodes in a background thread, with the tokenizer's own threads
-    shard_tokens   about this many tokens a file
-    progress       called with (what is done, number done, number in all or None)
+    documents      a list, or a function that returns a new iterator; read twice, or once with a given tokenizer
+    out            the folder, which must be empty or not exist; it appears only when it is complete
+    tokenizer      the tokenizer; None: one of `vocabulary_size` pieces is learned
+    learn          the function that trains the tokenizer: WordPiece by default, or for instance `characters.train`
+    heldout        share of documents, chosen by the hash of their text, in the split "heldout" (of a single document,
+                   its last sentences); the vocabulary is not learned from them
+    workers        number of processes that encode; 1 encodes in a background thread, with the tokenizer's threads
+    shard_tokens   approximate number of tokens of a file
+    progress       called with (name of the stage, number done, total number or None)
 
-    Exact copies of documents are dropped. Memory is bounded but for about 100 bytes a document, to tell its copies,
-    and 8 bytes a sentence of the open shard. Raises UnmaskError where there is no text or `out` cannot be written.
+    Copies of documents are dropped. Memory is bounded, apart from about 100 bytes a document, to detect copies, and 8
+    bytes a sentence of the open shard. Raises UnmaskError if there is no text or `out` cannot be written.
     """
     out = Path(out).absolute()
     if not 0 <= heldout < 1:
@@ -260,7 +261,7 @@ def build(
 
 
 class _Texts:
-    """The texts that the vocabulary is learned from, once; `read` counts all documents, held out or not."""
+    """The texts from which the vocabulary is learned, for one pass; `read` counts all documents, held-out ones too."""
 
     def __init__(self, dealt: Iterator[tuple[TextDocument, str]], report: Progress) -> None:
         self.dealt, self.report, self.read = dealt, report, 0
@@ -278,9 +279,9 @@ class _Texts:
 def _write(
     encoded: Iterable[Encoded], folder: Path, tokenizer: Tokenizer, limit: int, report: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Write the shards; returns what the manifest says of them."""
+    """Write the shards, and return their entries for the manifest."""
     writers = {name: Writer(folder, name, tokenizer.size, limit) for name in (TRAIN, HELDOUT)}
-    counts = np.zeros(tokenizer.size, np.int64)  # of the training tokens
+    counts = np.zeros(tokenizer.size, np.int64)  # counts of the training tokens
     sources: Counter[str] = Counter()
     done = 0
     try:
@@ -312,7 +313,7 @@ def _write(
 
 
 def _seal(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest; its last field is the checksum of all others."""
+    """Write the manifest, whose last field is the checksum of the others."""
     manifest = {"format": FORMAT, "version": VERSION, **facts}
     write_text(folder / MANIFEST, json.dumps(manifest | {"checksum": _checksum(manifest)}, indent=2) + "\n")
 
@@ -326,7 +327,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise UnmaskError(f"{path} does not describe a corpus of unmask; make one with `unmask corpus build`.")
     if manifest.get("version") != VERSION:
         raise UnmaskError(
-            f"{path} is of version {manifest.get('version')}, and this program reads {VERSION}; build the corpus again."
+            f"{path} has version {manifest.get('version')}, but this program reads {VERSION}; build the corpus again."
         )
     if manifest.pop("checksum", None) != _checksum(manifest):
         raise UnmaskError(f"{path} does not match its own checksum: it is damaged; build the corpus again.")

@@ -22,7 +22,7 @@ from unmask.data.text import layout, markup
 from unmask.data.text.sentences import sentences
 from unmask.errors import unknown
 
-# What a base installation always holds, so that extras do not change the corpus: import name -> distribution.
+# Packages of every base installation, so that extras do not change the corpus: import name -> distribution.
 PACKAGES = {
     "numpy": "numpy",
     "torch": "torch",
@@ -49,15 +49,15 @@ _SKIPPED_FOLDERS = re.compile(
 )
 _SKIPPED_FILES = re.compile(r"(test_.*|.*_test|conftest)\.pyi?")
 _DOCUMENTING_CALL = re.compile(r"docstr|newdoc|parse_kwargs|merge_dicts", re.IGNORECASE)
-_LENGTH = 20_000  # characters after which a module goes on in another document, at its next class or function
+_LENGTH = 20_000  # characters after which a module continues in another document, at its next class or function
 _WORKERS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A document as its authors wrote it: paragraphs of sentences that still carry the marks of `markup`.
+    """A document as its authors wrote it: paragraphs of sentences, with the marks of `markup`.
 
-    source  "package:path/to/module.py", with "#name" of the first class or function where a module is cut
+    source  "package:path/to/module.py", with "#name" of the first class or function if the module is cut
     """
 
     source: str
@@ -66,7 +66,7 @@ class Passage:
 
 @functools.cache
 def passages(packages: tuple[str, ...] = EVERYTHING) -> tuple[Passage, ...]:
-    """Every passage of these packages, in a fixed order; "python" is the standard library. Kept in memory.
+    """All passages of these packages, in a fixed order; "python" is the standard library. The result is cached.
 
     Raises UnmaskError for a package that is not one of `EVERYTHING`.
     """
@@ -82,11 +82,11 @@ def passages(packages: tuple[str, ...] = EVERYTHING) -> tuple[Passage, ...]:
 
 
 def _files(package: str) -> Iterator[tuple[str, str]]:
-    """(source, path) of every file of a package, in a fixed order; none where it is not installed."""
+    """(source, path) of every file of a package, in a fixed order; empty if the package is not installed."""
     if package == "python":
         folder = Path(sysconfig.get_path("stdlib"))
         yield from _walk(package, folder, folder)
-    elif spec := importlib.util.find_spec(package):  # of a top-level name: finds, does not import
+    elif spec := importlib.util.find_spec(package):  # for a top-level name, this does not import the package
         for place in spec.submodule_search_locations or []:
             yield from _walk(package, Path(place), Path(place).parent)
 
@@ -102,10 +102,10 @@ def _walk(package: str, folder: Path, root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _in_parallel(shares: Sequence[Sequence[tuple[str, str]]]) -> Iterator[dict[str, list[Passage]]]:
-    """Source -> passages of each share, a child process each.
+    """Source -> passages, for each share, which a child process reads.
 
     The children are plain interpreters that read and write JSON: unlike `multiprocessing`, this neither forks a
-    process that may have threads nor imports the caller's script again. The share of one that fails is read here.
+    process that may have threads nor imports the caller's script again. If a child fails, this process reads its share.
     """
     for share, child in [(share, _child(share)) for share in shares]:
         output, _ = child.communicate()
@@ -127,8 +127,9 @@ def _child(share: Sequence[tuple[str, str]]) -> subprocess.Popen[bytes]:
 
 
 def _main() -> None:
-    """A child: [(source, path)] on standard input, {source: [(name, paragraphs)]} on standard output, as JSON."""
-    gc.disable()  # syntax trees hold many objects and no cycles
+    """Run as a child: read [(source, path)] from standard input, and write {source: [(name, paragraphs)]} to standard
+    output, both as JSON."""
+    gc.disable()  # syntax trees have many objects and no cycles
     found = {
         source: [(passage.source, passage.paragraphs) for passage in read(source, path)]
         for source, path in json.load(sys.stdin)
@@ -137,7 +138,7 @@ def _main() -> None:
 
 
 def read(source: str, path: str) -> list[Passage]:
-    """The passages of one source file; none where it cannot be parsed."""
+    """The passages of one source file; empty if it cannot be parsed."""
     try:
         code = Path(path).read_bytes()
         if b'"""' not in code and b"'''" not in code and b"topics" not in code:  # saves half of the time
@@ -153,7 +154,7 @@ def read(source: str, path: str) -> list[Passage]:
 
 
 def _topics(source: str, tree: ast.Module) -> Iterator[Passage]:
-    """The language reference that `help()` shows, a passage a topic; it is plain text that quotes its code."""
+    """The language reference of `help()`, one passage for each topic; it is plain text with quoted code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
@@ -163,7 +164,7 @@ def _topics(source: str, tree: ast.Module) -> Iterator[Passage]:
 
 
 def _documents(source: str, units: Iterable[tuple[str, list[str]]], named: bool = False) -> Iterator[Passage]:
-    """Units of documentation (name, docstrings) put together, until a document is long enough."""
+    """Join units of documentation (name, docstrings) into documents of about _LENGTH characters."""
     held: list[tuple[str, ...]] = []
     title, length, package = source, 0, source.partition(":")[0]
     for name, docstrings in units:
@@ -228,7 +229,7 @@ def _literals(node: ast.AST) -> Iterator[str]:
 
 
 def _literal(node: ast.AST | None) -> str | None:
-    """The text of a string literal, of a sum of some, or of one that is formatted (with its fields as they are)."""
+    """The text of a string literal, of a sum of literals, or of a literal with `.format` (fields stay unformatted)."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

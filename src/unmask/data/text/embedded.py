@@ -16,7 +16,7 @@ from unmask.data.text.reading import TextDocument
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """A sentence as words and, for each word, whether its author marked it as code; `source` as in `documents`."""
+    """A sentence as words, and whether its author marked each word as code; `source` as in `documents`."""
 
     words: tuple[str, ...]
     tags: tuple[bool, ...]
@@ -25,7 +25,7 @@ class TaggedSentence:
 
 @dataclass(frozen=True, slots=True)
 class PackageFacts:
-    """How much text a package gives: its installed version, documents, words and UTF-8 bytes."""
+    """The installed version of a package, and the size of its text: documents, words and UTF-8 bytes."""
 
     version: str
     documents: int
@@ -36,11 +36,10 @@ class PackageFacts:
 def documents(
     exclude: Callable[[str], bool] | None = None, *, packages: Sequence[str] = EVERYTHING
 ) -> Iterator[TextDocument]:
-    """The documentation, one module, class or topic a document, in a fixed order; paragraphs are lines.
+    """The documentation in a fixed order; a document is a module, class or topic, and its paragraphs are lines.
 
-    A paragraph that repeats an earlier one is dropped. `exclude(source)` holds documents out: they do not
-    appear, and neither does any sentence that occurs in one of them. The part of a source before the colon
-    is the package that it documents.
+    A paragraph that repeats an earlier one is dropped. If `exclude(source)` is true, the document is held out: neither
+    it nor any of its sentences appears. The part of a source before the colon is the name of the package.
     """
     everything = passages(tuple(packages))
     held = [exclude is not None and exclude(passage.source) for passage in everything]
@@ -65,9 +64,10 @@ def documents(
 
 
 def code_mentions(*, packages: Sequence[str] = EVERYTHING) -> Iterator[TaggedSentence]:
-    """Sentences whose author marked code that looks like a plain word, without the marks: which words are code?
+    """Sentences in which the author marked code that looks like a plain word, for the task of finding code words. The
+    marks are removed.
 
-    6 to 50 words, punctuation apart; no sentence twice; none with code that its author left unmarked.
+    Sentences have 6 to 50 words and punctuation marks, and none is repeated; those with unmarked code are left out.
     """
     seen: set[str] = set()
     for passage in passages(tuple(packages)):
@@ -80,13 +80,13 @@ def code_mentions(*, packages: Sequence[str] = EVERYTHING) -> Iterator[TaggedSen
 
 
 def heldout(source: str, fraction: float, salt: str = "") -> bool:
-    """Whether a source falls into a held-out part of about this fraction: the same answer everywhere, always."""
+    """Whether a source belongs to a held-out part of about this fraction; a pure function of the arguments."""
     digest = hashlib.sha256(f"{salt}\0{source}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < fraction * 2**64
 
 
 def facts(*, packages: Sequence[str] = EVERYTHING) -> dict[str, PackageFacts]:
-    """Package -> its version and how much it gives; the corpus is a function of these versions."""
+    """Package -> its version and the size of its text; these versions determine the corpus."""
     counts: dict[str, list[int]] = {}
     for document in documents(packages=packages):
         count = counts.setdefault(document.source.partition(":")[0], [0, 0, 0])
@@ -107,11 +107,11 @@ _UNMARKED_CODE = re.compile(
     r"(?<!\w)'[^' ]+'|[=<>{}\[\]/*+]|,\)"
 )
 _CONSTANTS = {"none", "true", "false", "nan", "inf", "self"}
-_LONGEST_CODE = 4  # words and punctuation marks; longer code is an expression, and does not read like prose
+_LONGEST_CODE = 4  # words and punctuation marks; longer code is an expression and not part of prose
 
 
 def tag(sentence: str, source: str) -> TaggedSentence | None:
-    """The tagged words of a marked sentence, or None where its labels would be too easy or not to be trusted."""
+    """The tagged words of a marked sentence, or None if its labels would be too easy or unreliable."""
     if markup.OPEN not in sentence or markup.EMPHASIS in sentence:
         return None
     words: list[str] = []
@@ -129,7 +129,7 @@ def tag(sentence: str, source: str) -> TaggedSentence | None:
 
 
 def _looks_plain(word: str) -> bool:
-    """Whether nothing but the sentence around it can tell that a word is code."""
+    """Whether a word looks like prose, so that only its context shows that it is code."""
     letters = len(word) > 2 and word.isascii() and word.isalpha()
     return letters and word[1:].islower() and word.lower() not in _CONSTANTS
 
@@ -138,5 +138,5 @@ _NOT_ALPHANUMERIC = re.compile(r"[\W_\ue000-\ue003]+")
 
 
 def _key(sentence: str) -> str:
-    """What makes two sentences the same: their letters and digits, whatever the case, marks and punctuation."""
+    """The key by which sentences are compared: their letters and digits, ignoring case, marks and punctuation."""
     return _NOT_ALPHANUMERIC.sub("", sentence).lower()

@@ -1,4 +1,4 @@
-"""Vocabulary extension: new WordPiece entries that save a domain's text most pieces, added to a tokenizer."""
+"""Vocabulary extension: adds to a tokenizer the WordPiece entries that save the most pieces on the text of a domain."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from unmask.errors import UnmaskError
 
 __all__ = ["Fertility", "extended", "fertility", "learn_from_words", "learn_pieces", "torn_before"]
 
-LEAST = 5  # uses in the text that an entry must have: a rarer one would hardly leave the vector that it starts from
+LEAST = 5  # smallest number of uses of an entry in the text: the vector of a rarer one would hardly be trained
 
 
 def learn_pieces(tokenizer: Tokenizer, texts: Iterable[str], count: int, *, least: int = LEAST) -> list[str]:
-    """At most `count` new entries that save the texts most pieces, the best first; the same texts give the same.
+    """The new entries, at most `count`, that save the most pieces of the texts, the best first; the same texts always
+    give the same entries.
 
-    A candidate is a run of pieces inside a word that occurs at least twice: a whole word, the stem that several
-    words share, an ending (with the continuation prefix). One is chosen at a time: the candidate that saves most
-    pieces over the whole text, among ties the first by its characters, given those chosen before it. What one saves
-    is measured, not estimated: every word that contains it is torn again by longest match, the way that WordPiece
-    itself will tear it. So an entry that another one made useless is not taken. An unknown word counts as one piece
-    more than it has characters: a candidate is also such a word as a whole, and a character that is missing.
+    A candidate is a run of pieces inside a word that occurs at least twice: a whole word, the stem of several words, or
+    an ending (with the continuation prefix). Entries are chosen one at a time: the next one saves the most pieces over
+    the whole text, given those already chosen; for a tie, it is the first in alphabetical order. The saving is
+    measured: every word that contains the candidate is split again by longest match, like WordPiece does. So an entry
+    that another one made useless is not chosen. An unknown word counts one piece more than it has characters, and such
+    words and their missing characters are candidates too.
 
-    least  times that an entry must be used in the text; it must also save as many pieces
+    least  smallest number of uses of an entry in the text, and of pieces that it saves
 
-    No entry is taken that would make a word of the text unknown, or that holds no letter. The choice is greedy, as
-    AVocaDo's (Hong et al. 2021, section 3.1) adds entries until the text is torn little enough, but it weighs
-    whole runs, where the merges of pairs would leave entries behind that are never used.
+    An entry is rejected if it would make a word of the text unknown, or if it has no letter. The choice is greedy, like
+    AVocaDo (Hong et al. 2021, section 3.1), which adds entries until the text is split rarely enough; but it compares
+    whole runs, because merges of pairs would leave entries that are never used.
 
     Raises UnmaskError for a tokenizer that is not WordPiece, texts without words, and numbers below 1.
     """
@@ -43,7 +44,7 @@ def learn_pieces(tokenizer: Tokenizer, texts: Iterable[str], count: int, *, leas
 
 
 def learn_from_words(tokenizer: Tokenizer, counts: Mapping[str, int], count: int, *, least: int = LEAST) -> list[str]:
-    """`learn_pieces` on words that `count_words` counted."""
+    """`learn_pieces` for words that `count_words` counted."""
     check_wordpiece(tokenizer)
     if count < 1 or least < 1:
         raise UnmaskError(f"The number of new pieces, and of their uses, must be at least 1, not {min(count, least)}.")
@@ -53,19 +54,19 @@ def learn_from_words(tokenizer: Tokenizer, counts: Mapping[str, int], count: int
 
 
 def extended(tokenizer: Tokenizer, pieces: Sequence[str]) -> Tokenizer:
-    """The same tokenizer with more WordPiece entries, whose ids continue from its size.
+    """A copy of a tokenizer with more WordPiece entries, whose ids continue from its size.
 
-    The ids of all others stay. Longest match now prefers a new entry wherever it is the longest, so that other words
-    that contain one may be torn elsewhere than before.
+    Other ids do not change. Longest match prefers a new entry wherever it is the longest, so that other words that
+    contain one may be split differently than before.
 
-    Raises UnmaskError for a tokenizer that is not WordPiece, and for an entry that it has already or that is given
-    twice.
+    Raises UnmaskError for a tokenizer that is not WordPiece, and for an entry that is empty, has spaces, exists already
+    or is given twice.
     """
     check_wordpiece(tokenizer)
     known = tokenizer.vocabulary
     for i, piece in enumerate(pieces):
         if piece in known or piece in pieces[:i] or not piece or any(map(str.isspace, piece)):
-            raise UnmaskError(f"'{piece}' cannot be a new piece: it is in the vocabulary already, or is no piece.")
+            raise UnmaskError(f"'{piece}' cannot be a new piece: it exists already, or it is empty or has spaces.")
     facts = json.loads(tokenizer.raw.to_str())
     facts["model"]["vocab"] |= {piece: tokenizer.size + i for i, piece in enumerate(pieces)}
     specials = (tokenizer.pad, tokenizer.unknown, tokenizer.cls, tokenizer.sep, tokenizer.mask)
@@ -74,9 +75,8 @@ def extended(tokenizer: Tokenizer, pieces: Sequence[str]) -> Tokenizer:
 
 
 def torn_before(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[list[int]]:
-    """Ids of the pieces that each new entry would be torn into without it; an entry with a prefix continues a word.
-
-    The unknown token stands for one that cannot be torn.
+    """Ids of the pieces into which the original tokenizer splits each new entry; an entry with a prefix continues a
+    word. An entry that it cannot split gives the unknown token.
     """
     check_wordpiece(tokenizer)
     match = LongestMatch.of(tokenizer)
@@ -88,12 +88,12 @@ def torn_before(tokenizer: Tokenizer, pieces: Sequence[str]) -> list[list[int]]:
 
 
 def check_wordpiece(tokenizer: Tokenizer) -> None:
-    """Raises UnmaskError for a tokenizer whose vocabulary cannot simply be added to."""
+    """Raises UnmaskError for a tokenizer that is not WordPiece."""
     if not is_wordpiece(tokenizer):
         raise UnmaskError(
-            "Only WordPiece vocabularies can be extended: a byte-level BPE vocabulary is built by an ordered list of "
-            "merges, in which a new piece is never reached unless merges are added before others, which would change "
-            "the pieces of known words; its texts have no unknown words, so continue pre-training with it as it is."
+            "Only WordPiece vocabularies can be extended: a byte-level BPE vocabulary has an ordered list of merges, "
+            "and a new piece would need merges before the existing ones, which would change the pieces of known "
+            "words; it has no unknown words, so continue pre-training with the vocabulary as it is."
         )
 
 
@@ -104,16 +104,21 @@ def _id(tokenizer: Tokenizer, piece: str) -> int:
 
 
 class LongestMatch:
-    """How WordPiece tears a word: the longest piece that fits, then the longest that continues it, and so on."""
+    """Splits words like WordPiece: the longest matching piece, then the longest that continues the word, and so on."""
 
     def __init__(self, vocabulary: Container[str], prefix: str, most: int, longest: int) -> None:
-        """most: characters of a word beyond which it is unknown; longest: characters of the longest piece."""
+        """Build from a vocabulary.
+
+        prefix   prefix of pieces that continue a word
+        most     largest number of characters of a known word
+        longest  number of characters of the longest piece
+        """
         self.vocabulary, self.prefix, self.most, self.longest = vocabulary, prefix, most, longest
         self.extra: set[str] = set()
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> LongestMatch:
-        """The one that a WordPiece tokenizer does."""
+        """The longest match of a WordPiece tokenizer."""
         model = tokenizer.raw.model
         vocabulary = frozenset(tokenizer.raw.get_vocab(with_added_tokens=False))
         longest = max(map(len, vocabulary))
@@ -127,7 +132,7 @@ class LongestMatch:
         self.extra.discard(piece)
 
     def pieces(self, word: str, *, continues: bool = False) -> list[str] | None:
-        """Pieces of a word, or of the rest of one; None where it is unknown."""
+        """Pieces of a word, or of the rest of one if it `continues`; None if the word is unknown."""
         if len(word) > self.most:
             return None
         found: list[str] = []
@@ -145,7 +150,7 @@ class LongestMatch:
         return found
 
 
-INSIDE, FIRST, UNKNOWN = 0, 1, 2  # what a character of a word is, in `_Search.marks`
+INSIDE, FIRST, UNKNOWN = 0, 1, 2  # values of `_Search.marks` for each character of a word
 
 
 class _Search:
@@ -153,11 +158,11 @@ class _Search:
 
     def __init__(self, match: LongestMatch, counts: Mapping[str, int], least: int) -> None:
         self.match, self.least = match, least
-        # A word that is a piece stays one, whatever is added: only the others can change.
+        # A word that is a piece stays one when entries are added: only the others can change.
         self.words = sorted(w for w in counts if w not in match.vocabulary and "\n" not in w and len(w) <= match.most)
         self.counts = [counts[word] for word in self.words]
-        # One text of all words, one a line, in which the words that contain a candidate are found, and beside it
-        # what is at each character: the first of a piece, the inside of one, or an unknown word.
+        # A text of all words, one a line, to find the words that contain a candidate; and a mark for each character:
+        # the first of a piece, inside a piece, or in an unknown word.
         self.text = "\n" + "\n".join(self.words) + "\n"
         self.starts = list(accumulate((len(word) + 1 for word in self.words), initial=1))
         self.marks = bytearray(len(self.text))
@@ -167,10 +172,11 @@ class _Search:
             self._set(i, match.pieces(word))
 
     def choose(self, count: int) -> list[str]:
-        """Entries in the order of what they save.
+        """Entries in the order of the pieces that they save.
 
-        What a candidate saves shrinks as others are chosen, hardly ever grows: so only the one that promises most
-        is measured again, and taken where it still leads (Minoux 1978, "accelerated greedy").
+        The saving of a candidate shrinks when others are chosen, and hardly ever grows. So only the candidate with the
+        largest known saving is measured again, and chosen if it is still the largest (Minoux 1978, "accelerated
+        greedy").
         """
         heap = [(-saved, piece) for piece, saved in self._candidates().items() if saved >= self.least]
         heapq.heapify(heap)
@@ -233,7 +239,7 @@ class _Search:
                 yield bounds[j], bounds[k], k - j - 1
 
     def _measure(self, piece: str) -> tuple[int, dict[int, list[str]]]:
-        """Pieces that the entry saves, and how each word that it changes is torn; 0 where it may not be taken."""
+        """The number of pieces that the entry saves, 0 if it is rejected, and the new pieces of each changed word."""
         self.match.add(piece)
         saved = uses = 0
         changes: dict[int, list[str]] = {}
@@ -243,17 +249,16 @@ class _Search:
                 changes[i] = pieces
                 saved += self.counts[i] * (self._cost(i) - len(pieces))
                 uses += self.counts[i] * pieces.count(piece)
-            elif self.torn[i] is not None:  # what is left behind the longer match fits no piece
+            elif self.torn[i] is not None:  # no piece matches the rest of the word after the longer match
                 uses = 0
                 break
         self.match.remove(piece)
         return (saved if uses >= self.least else 0), changes
 
     def _changed_by(self, piece: str) -> list[int]:
-        """Words that a new entry changes, and unknown ones that it may change.
+        """Indices of the words that a new entry changes, and of the unknown words that it may change.
 
-        Longest match goes on as before up to where it would now find the entry: at the first character of a piece
-        that is shorter than it.
+        Longest match changes where it now finds the entry: at the first character of a piece that is shorter.
         """
         follows = piece.startswith(self.match.prefix)
         needle = piece.removeprefix(self.match.prefix) if follows else "\n" + piece
@@ -262,12 +267,12 @@ class _Search:
         hit = self.text.find(needle)
         while hit >= 0:
             at = hit if follows else hit + 1
-            within = not follows or self.text[at - 1] != "\n"  # what continues a word does not begin one
+            within = not follows or self.text[at - 1] != "\n"  # a continuing piece does not begin a word
             if within and (self.marks[at] == UNKNOWN or self._longer(at, length)):
                 found[bisect_right(self.starts, at) - 1] = None
             hit = self.text.find(needle, hit + 1)
         return list(found)
 
     def _longer(self, at: int, length: int) -> bool:
-        """Whether a piece begins at a character of the text and ends before one of this length would."""
+        """Whether a piece begins at a character of the text and is shorter than `length`."""
         return self.marks[at] == FIRST and self.marks.find(FIRST, at + 1, at + length) >= 0

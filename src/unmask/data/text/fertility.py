@@ -1,4 +1,4 @@
-"""Fertility: how many pieces a tokenizer needs for each word of a text, and which words it tears."""
+"""Fertility: the number of pieces per word of a text, and the words that a tokenizer splits most."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.vocabulary import sample
 from unmask.errors import UnmaskError
 
-BYTE_BUDGET = 100_000_000  # of text that is held while its words are counted
+BYTE_BUDGET = 100_000_000  # bytes of text that are kept in memory while words are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """A word that is not kept whole: how often it occurs, and its pieces."""
+    """A word that is split: its count in the text, and its pieces."""
 
     word: str
     count: int
@@ -28,14 +28,14 @@ class Torn:
 
 @dataclass(frozen=True, slots=True)
 class Fertility:
-    """What the words of a text become.
+    """The result of splitting the words of a text into pieces.
 
-    words    running words: runs between whitespace and punctuation that hold a letter or a digit
-    pieces   that they become
-    whole    words that stay one known piece
-    unknown  pieces that are the unknown token
-    torn     the words that cost the text most pieces: by count x (pieces - 1), the largest first
-    lost     the commonest words that hold an unknown piece
+    words    number of running words: runs between whitespace and punctuation with a letter or a digit
+    pieces   number of their pieces
+    whole    number of words that are one known piece
+    unknown  number of pieces that are the unknown token
+    torn     the split words with the most additional pieces: by count x (pieces - 1), the largest first
+    lost     the most frequent words with an unknown piece
     """
 
     words: int
@@ -47,12 +47,12 @@ class Fertility:
 
     @property
     def per_word(self) -> float:
-        """Pieces for each word: 1 is the least (Rust et al. 2021, section 3.2, "subword fertility")."""
+        """Pieces per word, at least 1 (Rust et al. 2021, section 3.2, "subword fertility")."""
         return self.pieces / self.words
 
     @property
     def whole_share(self) -> float:
-        """Share of the words that stay one known piece."""
+        """Share of the words that are one known piece."""
         return self.whole / self.words
 
     @property
@@ -68,17 +68,17 @@ class Fertility:
 def fertility(tokenizer: Tokenizer, texts: Iterable[str], *, top: int = 20) -> Fertility:
     """The fertility of a tokenizer on texts, with the `top` most expensive words.
 
-    At most about BYTE_BUDGET bytes of a larger text, spread over all of it, are counted (`vocabulary.sample`).
-    Raises UnmaskError where the texts hold no words.
+    Of a larger text, a sample of about BYTE_BUDGET bytes, spread over all of it, is counted (`vocabulary.sample`).
+    Raises UnmaskError for texts without words.
     """
     return of_words(tokenizer, count_words(tokenizer, texts), top=top)
 
 
 def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, as the tokenizer's normaliser writes it (in lower case, for many).
+    """The count of each word, after the tokenizer's normaliser (which often lower-cases).
 
-    Words of WordPiece are those that it tears on its own; other tokenizers, which see a word with its surroundings,
-    are given the same ones: runs between whitespace and punctuation. Punctuation itself is no word.
+    Words are the pre-tokens of WordPiece: runs between whitespace and punctuation. Other tokenizers, which split a word
+    in its context, are measured on the same words. Punctuation marks are not words.
     """
     normalizer, splitter = tokenizer.raw.normalizer, pre_tokenizers.BertPreTokenizer()
     if is_wordpiece(tokenizer) and tokenizer.raw.pre_tokenizer is not None:
@@ -91,10 +91,10 @@ def count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
 
 
 def of_words(tokenizer: Tokenizer, counts: Mapping[str, int], *, top: int = 20) -> Fertility:
-    """The fertility on words that `count_words` counted. Raises UnmaskError where there are none."""
+    """The fertility on words that `count_words` counted. Raises UnmaskError if there are none."""
     if not counts:
-        raise UnmaskError("The text holds no words to count; give it some text.")
-    words = sorted(counts)  # in one order, whatever the order of the texts
+        raise UnmaskError("The text has no words to count; give a text with words.")
+    words = sorted(counts)  # an order that does not depend on the order of the texts
     numbers = np.array([counts[word] for word in words])
     lengths = np.empty(len(words), np.int64)
     unknown = np.empty(len(words), np.int64)
@@ -118,12 +118,12 @@ def of_words(tokenizer: Tokenizer, counts: Mapping[str, int], *, top: int = 20) 
 
 
 def is_wordpiece(tokenizer: Tokenizer) -> bool:
-    """Whether words are torn by longest match over a list of pieces."""
+    """Whether the tokenizer splits words by longest match."""
     return isinstance(tokenizer.raw.model, models.WordPiece)
 
 
 def _ids(tokenizer: Tokenizer, word: str) -> list[int]:
-    """Ids of one normalised word as it stands inside a text; at least one."""
+    """Ids of one normalised word inside a text; at least one."""
     if is_wordpiece(tokenizer):
         ids = [token.id for token in tokenizer.raw.model.tokenize(word)]
     else:
@@ -132,7 +132,7 @@ def _ids(tokenizer: Tokenizer, word: str) -> list[int]:
 
 
 def render(columns: Mapping[str, Fertility]) -> str:
-    """Fertilities side by side, by heading, and the words that the first of them tears, as lines for a person."""
+    """Lines for the terminal: a column for each fertility, and the words that the first of them splits."""
     facts = {
         "words": [f"{f.words:,}" for f in columns.values()],
         "pieces per word": [f"{f.per_word:.3f}" for f in columns.values()],

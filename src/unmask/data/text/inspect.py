@@ -1,4 +1,4 @@
-"""Corpus check: what is in some text before it becomes a corpus: size, lengths, duplicates, encodings, leakage."""
+"""Corpus check: a description of a text before a corpus is built: size, lengths, duplicates, encodings, leakage."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Leakage:
-    """How much of another text is found in this one, compared without case and whitespace.
+    """The overlap of another text with this one, ignoring case and whitespace.
 
-    documents, lines            of the other text, each different one counted once
-    documents_found             whole documents that are here as well
-    lines_found                 lines of at least four words that are here as well
+    documents, lines   number of distinct documents, and of lines of at least four words, of the other text
+    documents_found    number of these documents that this text has too
+    lines_found        number of these lines that this text has too
     """
 
     documents: int
@@ -53,14 +53,14 @@ class FileReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `check` found.
+    """The result of `check`.
 
-    bytes                 of the text in UTF-8
-    duplicate_documents   copies beyond the first, without regard to case and whitespace; the same for sentences
+    bytes                 size of the text in UTF-8
+    duplicate_documents   number of copies beyond the first, ignoring case and whitespace; likewise for sentences
     scripts               script -> share of the letters, most frequent first
-    controls              name of a suspicious character (control, direction mark, U+FFFD, …) -> how often it occurs
-    skipped               file -> why it was passed over
-    advice                how the documents may be told apart better; nothing where they seem to be right
+    controls              name of a suspicious character (control, direction mark, U+FFFD, …) -> number of occurrences
+    skipped               file -> reason why it was skipped
+    advice                a better way to divide the text into documents; empty if the documents seem plausible
     """
 
     documents: int
@@ -92,11 +92,11 @@ def check(
 ) -> Report:
     """Read all documents once and describe them.
 
-    statistics  the object that the reader of the documents fills while they are read
-    against     another text, such as a test set, whose lines should not occur here; held in memory as 8 bytes a line
+    statistics  the object that the reader of the documents fills
+    against     another text, such as a test set, whose lines should not occur here; it takes 8 bytes of memory a line
 
-    Memory: 12 bytes a document and a sentence. Duplicates are told by 64-bit hashes, so that among a billion
-    sentences about 0.03 are miscounted.
+    Memory: 12 bytes a document and a sentence. Duplicates are detected by 64-bit hashes: among a billion sentences,
+    about 0.03 are miscounted.
     """
     seen = _Prints(against is not None)
     characters: Counter[str] = Counter()
@@ -161,7 +161,7 @@ def render(report: Report) -> str:
 
 
 class _Prints:
-    """64-bit hashes of documents, sentences and, where they are asked for, lines."""
+    """64-bit hashes of documents, sentences and, if `with_lines`, lines."""
 
     def __init__(self, with_lines: bool) -> None:
         self.documents, self.sentences = array("Q"), array("Q")
@@ -190,7 +190,7 @@ def _leakage(seen: _Prints, against: Iterable[TextDocument]) -> Leakage:
 
 
 def _lines(text: str) -> list[int]:
-    """Hashes of the lines that are long enough to say something: at least four words."""
+    """Hashes of the lines that are long enough to be distinctive: at least four words."""
     return [_print(line) for line in text.splitlines() if len(line.split(maxsplit=4)) >= 4]
 
 
@@ -215,7 +215,7 @@ def _lengths(lengths: array[int]) -> Lengths:
 
 
 def _scripts(characters: Counter[str]) -> dict[str, float]:
-    """Script -> share of the letters. The first word of a letter's Unicode name is its script for all but a few."""
+    """Script -> share of the letters. With few exceptions, the first word of a letter's Unicode name is its script."""
     scripts: Counter[str] = Counter()
     for character, count in characters.items():
         if character.isalpha():
@@ -225,10 +225,10 @@ def _scripts(characters: Counter[str]) -> dict[str, float]:
 
 
 def _controls(characters: Counter[str]) -> dict[str, int]:
-    """Characters that text rarely means: control, format (but joiners), private, surrogate, and U+FFFD."""
+    """Characters that are usually errors: control, format (except joiners), private use, surrogates, and U+FFFD."""
     found: Counter[str] = Counter()
     for character, count in characters.items():
-        # Joiners are letters' companions in Indic scripts, Persian and emoji.
+        # Joiners are usual in Indic scripts, Persian and emoji.
         if character in EXPECTED_CONTROLS or character in "\u200c\u200d":
             continue
         if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs"):

@@ -1,4 +1,5 @@
-"""Layout of docstrings: paragraphs out of Google, NumPy, reST, Sphinx and Markdown styles, without code and tables."""
+"""Layout of docstrings: extracts paragraphs from Google, NumPy, reST, Sphinx and Markdown styles, without code and
+tables."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def paragraphs(docstring: str) -> list[str]:
     """The paragraphs of a docstring, each on one line, with their inline markup.
 
     Code blocks, doctests, tables, signatures, titles, names and types of parameters, references, comments and
-    directives that hold no prose are dropped; list items and descriptions of parameters become paragraphs.
+    directives without prose are dropped; list items and descriptions of parameters become paragraphs.
     """
     joined = _join(_entries(_without_blocks(inspect.cleandoc(docstring).splitlines())))
     return [paragraph[match.end() if (match := _TYPED.match(paragraph)) else 0 :] for paragraph in joined]
@@ -64,7 +65,7 @@ def _indent(line: str) -> int:
 
 
 def _title(line: str, names: Collection[str]) -> str | None:
-    """The known title in small letters that a line consists of, if it is marked as one by a colon or Markdown."""
+    """The known title, in lower case, if the line is one and is marked as such by a colon or Markdown; else None."""
     match = _TITLE.match(line)
     marked = match is not None and (match[2] or match[3] or "*" in line or "#" in line)
     name = match[1].strip().lower() if match and marked else None
@@ -72,7 +73,7 @@ def _title(line: str, names: Collection[str]) -> str | None:
 
 
 def _without_blocks(lines: list[str]) -> list[str]:
-    """The lines without code, tables, comments and directives; a blank line stands for each of them."""
+    """The lines, with each block of code, table, comment and directive replaced by a blank line."""
     out: list[str] = []
     i = 0
     while i < len(lines):
@@ -112,14 +113,14 @@ def _end_of_fence(lines: list[str], i: int, fence: str) -> int:
 
 
 def _end_of_block(lines: list[str], i: int, indent: int) -> int:
-    """Index of the first line from `i` on that is neither blank nor indented more than `indent`."""
+    """Index of the first line, starting at `i`, that is neither blank nor indented more than `indent`."""
     return _until(lines, i, lambda here: bool(here.strip()) and _indent(here) <= indent)
 
 
 def _entries(lines: list[str]) -> Iterator[str]:
-    """The lines without titles, skipped sections, and the names and types of what they describe."""
-    section, margin = "", -1  # the section that a line is in, and the indentation of its title
-    underlined = False  # NumPy style: the section goes on until the next title
+    """The lines without titles, skipped sections, and the names and types of parameters."""
+    section, margin = "", -1  # the section of a line, and the indentation of its title
+    underlined = False  # NumPy style: the section ends at the next title
     for i, line in enumerate(lines):
         below = lines[i + 1] if i + 1 < len(lines) else ""
         indent = _indent(line)
@@ -140,7 +141,7 @@ def _entries(lines: list[str]) -> Iterator[str]:
 
 
 def _entry(line: str, section: str, deeper: bool, underlined: bool) -> Iterator[str]:
-    """One line, without the name and type that it starts with; a blank line before it where something new begins."""
+    """One line, without the name and type at its beginning; a blank line precedes it if a paragraph begins."""
     bullet = _BULLET.match(line)
     field = _FIELD.match(line)
     if field and field[1].lower() in _FIELDS_WITHOUT_PROSE:
@@ -164,7 +165,7 @@ def _is_signature(line: str) -> bool:
 
 
 def _is_term(line: str, section: str, underlined: bool) -> bool:
-    """Whether a line above an indented one only names what is described there."""
+    """Whether a line above an indented one is only a name, which the indented line describes."""
     if section in _ENTRIES and underlined:
         return True
     text = line.strip()
@@ -173,14 +174,14 @@ def _is_term(line: str, section: str, underlined: bool) -> bool:
 
 
 def _begin(line: str, end: int) -> Iterator[str]:
-    """A new paragraph with the line from `end` on, indented as it stands."""
+    """A new paragraph with the rest of the line after `end`, at its indentation."""
     yield ""
     if line[end:].strip():
         yield " " * end + line[end:]
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Paragraphs: lines up to a blank one, or until the indentation grows behind the second line or a full stop."""
+    """Paragraphs: lines up to a blank one, or up to a deeper indentation after the second line or a full stop."""
     paragraph = ""
     count = indent = 0
     for line in [*lines, ""]:

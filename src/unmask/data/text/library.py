@@ -19,22 +19,22 @@ from unmask.data.text.vocabulary import PREFIX, clean
 from unmask.errors import UnmaskError
 from unmask.files import write_text
 
-LONG = 4_096  # characters of a text that takes milliseconds to encode
-MOST_IDS = 10_000_000  # many times the largest vocabulary published; tables of all ids are made
-SPACES = ("Ġ", "▁")  # how a word begins in byte-level BPE, and in unigram
+LONG = 4_096  # characters; encoding a text of this length takes milliseconds
+MOST_IDS = 10_000_000  # many times the largest published vocabulary; it limits the memory of tables of all ids
+SPACES = ("Ġ", "▁")  # the first character of a word in byte-level BPE, and in unigram
 
 
 class Library(Splitter):
-    """Cuts texts as a `tokenizers.Tokenizer`, `raw`, does. The ids are its own.
+    """Cuts texts with a `tokenizers.Tokenizer`, `raw`, and uses its ids.
 
-    A text is plain characters: a special token in it is spelled, unless `special` tokens are asked for.
+    A text is plain characters: a special token in it is split like other text, unless `special` is true.
     """
 
     joins_special = True
 
     def __init__(self, raw: RawTokenizer) -> None:
         self.raw = raw
-        # Two views of one vocabulary: the flag belongs to the object, and changing it per call is not thread-safe.
+        # Two objects with one vocabulary: the flag belongs to the object, and changing it per call is not thread-safe.
         self._plain = RawTokenizer.from_str(raw.to_str())
         self._plain.encode_special_tokens = True
         self.controls = frozenset(t.content for t in raw.get_added_tokens_decoder().values() if t.special)
@@ -97,9 +97,11 @@ class Library(Splitter):
 
 
 def side(raw: RawTokenizer, roles: Mapping[str, str]) -> Side:
-    """What a tokenizer is made of that frames texts as the file says, [CLS] a [SEP] where it says nothing.
+    """The parts of a tokenizer that frames texts with the template of its file, by default [CLS] a [SEP].
 
-    roles  special tokens where their names are unusual. Raises UnmaskError where one is not in the vocabulary.
+    roles  names of special tokens, if they are unusual
+
+    Raises UnmaskError if one of them is not in the vocabulary.
     """
     raw.no_truncation()
     raw.no_padding()
@@ -114,9 +116,9 @@ def side(raw: RawTokenizer, roles: Mapping[str, str]) -> Side:
 
 
 def ending_side(raw: RawTokenizer, roles: Mapping[str, str]) -> Side:
-    """What a tokenizer is made of in which nothing but `sep` stands around a text, whatever the file says.
+    """The parts of a tokenizer whose only special token around a text is `sep`; the template of the file is ignored.
 
-    roles  its pad, unk and sep
+    roles  the names of pad, unk and sep
     """
     raw.no_truncation()
     raw.no_padding()
@@ -132,9 +134,10 @@ def _check_size(vocabulary: Mapping[str, int]) -> None:
 
 
 def write(folder: Path, side: Side, length: int | None, segments: bool) -> list[str]:
-    """Write tokenizer.json, tokenizer_config.json and, for WordPiece that frames texts, vocab.txt; returns their names.
+    """Write tokenizer.json, tokenizer_config.json and, for WordPiece with templates, vocab.txt; return their names.
 
-    length    the greatest number of tokens that the model takes      segments  whether the model reads segments
+    length    largest number of tokens that the model reads; None: not written
+    segments  whether the model reads segments
     """
     splitter = side.splitter
     assert isinstance(splitter, Library)
@@ -157,14 +160,14 @@ def write(folder: Path, side: Side, length: int | None, segments: bool) -> list[
 
 
 def _written_config(side: Side) -> dict[str, Any]:
-    """What tokenizer_config.json says of the vocabulary of an encoder–decoder."""
+    """The tokenizer_config.json of the tokenizer of an encoder–decoder."""
     config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     config |= {key: side.roles[role] for key, role in files.ENDING_ROLES.items()}
     return config | {"model_input_names": ["input_ids", "attention_mask"]}
 
 
 def _config(splitter: Library, side: Side, segments: bool) -> dict[str, Any]:
-    """What tokenizer_config.json must say for `transformers` to give the same ids."""
+    """The tokenizer_config.json with which `transformers` gives the same ids."""
     assert side.templates is not None
     config: dict[str, Any] = {f"{role}_token": name for role, name in side.roles.items()}
     if splitter.separator:
@@ -197,15 +200,15 @@ def _is_bert(splitter: Library) -> bool:
 
 
 def _encode(view: RawTokenizer, text: str) -> Any:
-    """The encoding of one text. The library keeps all other threads waiting while it encodes a single text, but not
-    while it encodes a batch, which takes a few microseconds more."""
+    """The encoding of one text. The library blocks all other threads while it encodes a single text, but not while it
+    encodes a batch, which takes a few microseconds more."""
     if len(text) < LONG:
         return view.encode(text, add_special_tokens=False)
     return view.encode_batch([text], add_special_tokens=False)[0]
 
 
 def _encode_batch(view: RawTokenizer, texts: Sequence[str]) -> list[Any]:
-    """Encodings without offsets; texts are cleaned only where the library refuses one, which is rare."""
+    """Encodings without offsets; texts are cleaned only if the library refuses one, which is rare."""
     try:
         return view.encode_batch_fast(list(texts), add_special_tokens=False)
     except TypeError:

@@ -1,15 +1,15 @@
-"""Inline markup to plain words that remember which of them were code, and the rules for what counts as prose."""
+"""Converts inline markup to plain words with marks around code, and selects the sentences that are prose."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
 
-# Private-use characters stand for what the markup said: code between OPEN and CLOSE, EMPHASIS before an emphasised
-# word (some authors write code that way), LOST where something that cannot be read aloud was.
+# Private-use characters replace the markup: OPEN and CLOSE around code, EMPHASIS before an emphasised word (some
+# authors mark code that way), LOST in place of content that is not text, such as formulas.
 OPEN, CLOSE, EMPHASIS, LOST = "\ue000", "\ue001", "\ue002", "\ue003"
 
-# The first alternative that matches at a place wins.
+# The first alternative that matches takes precedence.
 _SPAN = re.compile(
     r"""
       :(?:math|eq|numref):`(?P<formula>[^`]*)`
@@ -41,9 +41,9 @@ _MARKS = re.compile(f"[{OPEN}{CLOSE}{EMPHASIS}{LOST}]")
 
 
 def inline(text: str, *, backticks_are_formulas: bool = False) -> str:
-    """A paragraph with its inline markup turned into plain words, code between `OPEN` and `CLOSE`.
+    """Convert the inline markup of a paragraph to plain words, with code between `OPEN` and `CLOSE`.
 
-    backticks_are_formulas  `x` is mathematics and only ``x`` is code, as some projects have it
+    backticks_are_formulas  whether `x` is a formula and only ``x`` is code, as in some projects
     """
 
     def spoken(span: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def inline(text: str, *, backticks_are_formulas: bool = False) -> str:
 
 
 def _cited(citation: re.Match[str]) -> str:
-    """Nothing in place of a citation, unless it is a part of its sentence, as in "see [1]"."""
+    """The replacement of a citation: empty, or LOST if it is a part of its sentence, as in "see [1]"."""
     begin = citation.start()
     return LOST if _BEFORE_A_NOUN.search(citation.string, max(0, begin - 8), begin) else ""
 
@@ -73,10 +73,10 @@ def plain(text: str) -> str:
 
 
 def prose(paragraph: str, sentences: Callable[[str], Iterable[str]]) -> list[str]:
-    """The sentences of a marked paragraph that read as English, with their marks, each with an end.
+    """The sentences of a marked paragraph that read as English prose, with their marks and a final stop.
 
-    Dropped are those that lead to something that is gone (a formula, an example): they end in a colon, or stop
-    short behind others.
+    Sentences that introduce removed content (a formula, an example) are dropped: they end in a colon, or are the last
+    ones of a paragraph and have no stop.
     """
     whole: list[str] = []
     for sentence in sentences(paragraph):
@@ -90,7 +90,7 @@ def prose(paragraph: str, sentences: Callable[[str], Iterable[str]]) -> list[str
     return [_finished(sentence) for sentence in whole if _is_prose(sentence)]
 
 
-_SPARE = re.compile(rf"\s*\((?:see )?{LOST}\)|\s*:\s*{LOST}(?=\.?$)")  # what a sentence can do without
+_SPARE = re.compile(rf"\s*\((?:see )?{LOST}\)|\s*:\s*{LOST}(?=\.?$)")  # parts that a sentence does not need
 _ENDED = re.compile(r"[.!?][\"')\]]*$")
 _FUNCTION_WORDS = frozenset(
     re.findall(
@@ -117,7 +117,7 @@ _LONGEST = 800  # characters
 
 
 def _is_prose(sentence: str) -> bool:
-    """Whether a marked sentence reads as English: enough plain words, some function words, little else."""
+    """Whether a marked sentence reads as English prose: enough plain words, some function words, little else."""
     text = plain(sentence)
     lowered = text.lower()
     outside = plain(_CODE.sub("code", sentence))
@@ -142,7 +142,7 @@ def _is_prose(sentence: str) -> bool:
 
 
 def _finished(sentence: str) -> str:
-    """A sentence that begins with a capital, unless with code, and ends with a stop."""
+    """The sentence with a capital at its beginning, unless it begins with code, and a stop at its end."""
     sentence = re.sub(r"[\s,;–-]+$", "", sentence)
     if re.match(r"[a-z]+[ ,]", sentence):
         sentence = sentence[0].upper() + sentence[1:]

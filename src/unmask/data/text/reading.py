@@ -1,4 +1,4 @@
-"""Text in: files, folders, tables and hub data sets to documents, one at a time; sentences of a document."""
+"""Reads documents, one at a time, from files, folders, tables and data sets of the hub; sentences of a document."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from unmask.errors import Missing, UnmaskError, kind_of, plural, unknown
 __all__ = ["LONGEST_DOCUMENT", "LONGEST_LINE", "FileFacts", "TextDocument", "TextStatistics", "documents", "sentences"]
 
 Per = Literal["blank-line", "line", "file"]
-LONGEST_DOCUMENT = 1 << 24  # characters; a longer one is handed out in parts, so that memory stays bounded
-HELD = 1 << 26  # characters of a file inside a folder up to which its documents wait until it was read whole
-MANY, SHORT = 50, 200  # documents of a file, and their characters on average below which they hardly are documents
-Numbered = Iterator[tuple[int, str]]  # line or row, and the text that begins there
+LONGEST_DOCUMENT = 1 << 24  # characters; a longer document is returned in parts, so that memory stays bounded
+HELD = 1 << 26  # characters; documents of a file inside a folder are kept until the whole file is read, up to this size
+MANY, SHORT = 50, 200  # if a file has MANY documents of fewer than SHORT characters on average, they are suspicious
+Numbered = Iterator[tuple[int, str]]  # number of the line or row, and the text that begins there
 
 
 @dataclass(frozen=True, slots=True)
 class TextDocument:
-    """One document and where it comes from: `path`, `path:line` of its first line, or `path:row` of a table."""
+    """One document and its source: `path`, `path:line` of its first line, or `path:row` of a table."""
 
     text: str
     source: str
@@ -35,10 +35,10 @@ class TextDocument:
 
 @dataclass(slots=True)
 class TextStatistics:
-    """What reading has found out so far; hand one to `documents` to learn it.
+    """Statistics of reading; `documents` fills the one that it is given.
 
     files    path -> encoding, characters, documents and removed NULs of every file that was read
-    skipped  path -> why a file inside a folder, or one without text beside others, was passed over
+    skipped  path -> reason why a file was skipped: one inside a folder, or one without text among several
     """
 
     files: dict[str, FileFacts] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class TextStatistics:
         return sum(facts.documents for facts in self.files.values())
 
     def losses(self, most: int | None = None) -> list[str]:
-        """The files that were not read as they stand, as `losses` tells of them."""
+        """Lines on the files that were changed or skipped, from the function `losses`."""
         return losses({name: facts.nul for name, facts in self.files.items()}, self.skipped, most)
 
     def advice(self) -> str:
-        """A sentence where blank lines seem to end less than a document; else nothing."""
+        """A sentence if blank lines seem to separate parts of documents instead of documents; else empty."""
         divided = {name: facts for name, facts in self.files.items() if facts.blank_lines and facts.documents >= MANY}
         short = {name: facts for name, facts in divided.items() if facts.characters < SHORT * facts.documents}
         if not short:
@@ -61,16 +61,16 @@ class TextStatistics:
         documents, characters = (sum(getattr(f, name) for f in short.values()) for name in ("documents", "characters"))
         return (
             f"A blank line ends a document, so that {plural(len(short), 'file')} (the first is {next(iter(short))}) "
-            f"became {documents:,} short documents, of {characters / documents:,.0f} characters on average; where a "
-            "file is one document, say --per file."
+            f"became {documents:,} short documents, of {characters / documents:,.0f} characters on average; if a "
+            "file is one document, use --per file."
         )
 
 
 def losses(nul: Mapping[str, int], skipped: Mapping[str, str], most: int | None = None) -> list[str]:
-    """What was not read as it stands, a line for each file: NUL characters that were removed, and why one was passed
-    over; then how many were passed over, and how many files are not named.
+    """Lines on files that were changed or skipped: for each file, the number of removed NUL characters or the reason
+    for skipping it; then the number of skipped files, and of files without a line.
 
-    most  files that are named; None: all
+    most  largest number of files with a line; None: all
     """
     found = [
         *(f"{name}: passed over, {reason}" for name, reason in skipped.items()),
@@ -90,30 +90,30 @@ def documents(
     encoding: str | None = None,
     statistics: TextStatistics | None = None,
 ) -> Iterator[TextDocument]:
-    """The documents of files, folders and hub data sets, in order, read in bounded memory.
+    """The documents of files, folders and data sets of the hub, in order, read in bounded memory.
 
-    paths       files; folders, read in the order of their names, subfolders included, hidden names left out;
-                `hub:owner/name[/configuration][:split]` with the `data` extra and a network
-    per         of plain text: what makes a document. `blank-line`: lines up to the next blank one; `line`; `file`.
-    column      of JSON lines, CSV, TSV and Parquet: the field that holds the text; each row is a document
-    encoding    of files without a byte order mark; None: UTF-8
-    statistics  filled while reading; where it is given, to tell of it, a named file without text is passed over
+    paths       files; folders, read in the order of their names, with subfolders and without hidden names;
+                `hub:owner/name[/configuration][:split]`, which needs the `data` extra and a network
+    per         documents of a plain-text file: `blank-line` (lines up to the next blank one), `line` or `file`
+    column      column of JSON lines, CSV, TSV and Parquet that has the text; each row is a document
+    encoding    encoding of files without a byte order mark; None: UTF-8
+    statistics  filled while reading; if given, a named file without text is recorded there and skipped
 
-    `.gz` and `.zst` files are opened as what they hold. Text is UTF-8, or UTF-16 or UTF-32 with a byte order mark, or
-    of the encoding that is named. NUL is removed and counted; line ends become LF. A document longer than
-    LONGEST_DOCUMENT characters comes in parts.
+    `.gz` and `.zst` files are decompressed. Text is UTF-8, UTF-16 or UTF-32 with a byte order mark, or in the given
+    encoding. NUL is removed and counted; line ends become LF. A document of more than LONGEST_DOCUMENT characters is
+    returned in parts.
 
-    Raises UnmaskError at once for a path that does not exist, and while reading for a file that is damaged, empty,
-    not text or of another encoding, an unknown column, a row that is not valid, or a line of more than LONGEST_LINE
-    characters. What is an error of a file that is named alone makes a file inside a folder be passed over, whole, and
-    noted; the others go on. So are, with `statistics`, named files that are empty, unless all are.
+    Raises UnmaskError immediately for a path that does not exist, and while reading for a file that is damaged, empty,
+    not text or in another encoding, an unknown column, a row that is not valid, or a line of more than LONGEST_LINE
+    characters. A file inside a folder with such an error is skipped as a whole and recorded, and reading continues.
+    With `statistics`, this also holds for named files that are empty, unless all are.
     """
     if per not in ("blank-line", "line", "file"):
         raise unknown("way to divide text", per, ("blank-line", "line", "file"))
     if isinstance(paths, (str, Path)):
         paths = [paths]
     if not paths:
-        raise UnmaskError("There is no text to read: name at least one file or folder.")
+        raise UnmaskError("There is no text to read: give at least one file or folder.")
     noted = TextStatistics() if statistics is None else statistics
     how = _How(per, column, encodings.checked(encoding))
     sources = [_source(path, how, noted) for path in paths]
@@ -122,7 +122,7 @@ def documents(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """How files are read: the arguments of `documents`."""
+    """The arguments of `documents` that apply to files."""
 
     per: Per
     column: str
@@ -130,7 +130,7 @@ class _How:
 
 
 def _where_text_is(sources: Sequence[Iterator[TextDocument]], statistics: TextStatistics) -> Iterator[TextDocument]:
-    """The documents of all sources; those without any text are passed over, unless all are."""
+    """The documents of all sources. Sources without text are skipped, unless all are without text."""
     count, blank = 0, None
     for source in sources:
         try:
@@ -150,7 +150,7 @@ def _pass_over(path: Path, error: UnmaskError, statistics: TextStatistics) -> No
 
 
 def _reason(path: Path, error: UnmaskError) -> str:
-    """What is wrong with a file, to be said behind its name."""
+    """The fault of a file, as a clause that follows its name."""
     if isinstance(error, NotText):
         return error.reason
     said = str(error).removesuffix(".")
@@ -202,7 +202,7 @@ def _folder(folder: Path, how: _How, statistics: TextStatistics) -> Iterator[Tex
     for path in _walk(folder):
         try:
             found = _whole(partial(_file, path, how, statistics))
-        except Missing:  # the file may be sound
+        except Missing:  # the file may be valid
             raise
         except UnmaskError as error:
             _pass_over(path, error, statistics)
@@ -216,8 +216,8 @@ def _folder(folder: Path, how: _How, statistics: TextStatistics) -> Iterator[Tex
 
 
 def _whole(read: Callable[[], Iterator[TextDocument]]) -> Iterator[TextDocument]:
-    """The documents of a file that could be read to its end: an error comes before the first of them. A file of more
-    than HELD characters is read twice, so that memory stays bounded."""
+    """The documents of a file, after it was read to its end: an error is raised before the first document. A file of
+    more than HELD characters is read twice, so that memory stays bounded."""
     held: list[TextDocument] = []
     size = 0
     for document in read():
@@ -246,7 +246,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _divide(numbered: Numbered, per: Per) -> Numbered:
-    """Number of the first line and text of each document of a plain-text file."""
+    """The number of the first line, and the text, of each document of a plain-text file."""
     held: list[str] = []
     size = first = 0
     for number, line in numbered:
@@ -264,7 +264,7 @@ def _divide(numbered: Numbered, per: Per) -> Numbered:
 
 
 def _texts(source: Path | str, table: Rows, column: str) -> Numbered:
-    """Number and text of each row of a table, but for those whose text is null."""
+    """The number and text of each row of a table, except rows whose text is null."""
     for number, values in table:
         value = values[column]
         if value is None:
@@ -275,12 +275,12 @@ def _texts(source: Path | str, table: Rows, column: str) -> Numbered:
 
 
 def _tidy(text: str) -> str:
-    """A field of a table, as lines of a file are tidied: LF line ends, neither NUL nor lone surrogates."""
+    """Clean a field of a table like the lines of a file: LF line ends, no NUL, no lone surrogates."""
     return clean(text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")).strip()
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text itself, cut at line ends or spaces where it is too long for one document; nothing where it is empty."""
+    """The text, cut at line ends or spaces if it is too long for one document; nothing if it is empty."""
     begin = 0
     while len(text) - begin > LONGEST_DOCUMENT:
         end = max(text.rfind(mark, begin + 1, begin + LONGEST_DOCUMENT) for mark in "\n ")

@@ -1,4 +1,4 @@
-"""Rows that go on, from batch to batch, where they ended: shards -> segments, for models with a memory.
+"""Rows that continue from batch to batch, from shards, for models with a memory.
 
 Shapes: B rows, T tokens of a row, U documents of an epoch.
 """
@@ -19,14 +19,14 @@ from unmask.data.text.stream import drawn
 from unmask.errors import UnmaskError
 from unmask.types import Batch, Target
 
-HELDOUT_STEPS = 8  # segments of a held-out row, at least, so that its memory is of use
+HELDOUT_STEPS = 8  # smallest number of segments of a held-out row, so that the memory has an effect
 
 
 class Line(NamedTuple):
-    """The documents of an epoch, one behind the other, as what is read: a token that begins, and its own tokens.
+    """The concatenated documents of an epoch; each is a start token and its tokens.
 
-    units   [U] their numbers in the source
-    begins  [U + 1] int64 where each begins in the line; the last one is where all end
+    units   [U] numbers of the documents in the source
+    begins  [U + 1] int64: where each document begins, and the end of the last one
     """
 
     units: np.ndarray
@@ -38,42 +38,43 @@ class Line(NamedTuple):
 
 
 class Continued:
-    """Blocks in which row i goes on where row i of the block before ended: a block is a step.
+    """Blocks in which row i continues row i of the previous block: a block is a step.
 
-    The documents of an epoch, in an order that depends on (seed, epoch) alone, lie in one line. It is cut into as many
-    equally long stretches as there are rows in a step, those of all ranks, and each row reads its stretch segment by
-    segment (what is left behind the last whole segment of a stretch is another text in each epoch). So any number of
-    ranks sees the same steps.
+    The documents of an epoch are concatenated in an order that depends only on (seed, epoch). The result is cut into
+    equally long stretches, one for each row of a step over all ranks, and each row reads its stretch segment by
+    segment. (The rest after the last whole segment of a stretch is not read; it is another text in each epoch.) So the
+    steps are the same for any number of ranks.
 
-    A document is read from `start`, and its last target is `end`. `Batch.positions` count from its beginning, or from
-    that of the stretch where it lies across: how many of the tokens before it in its row are of its own text.
+    A document begins with `start`, and its last target is `end`. `Batch.positions` count from the beginning of the
+    document, or of the stretch if the document begins before it: the number of earlier tokens of the document in the
+    row.
     """
 
     def __init__(self, order: Order, *, start: int, end: int, length: int, rows: EqualRows) -> None:
-        """Take the documents of an order, whatever its blocks.
+        """Take the documents of an order; its blocks are ignored.
 
         start, end  ids before the first token of a document and after its last one
         length      T, tokens of a segment
-        rows        of a step, and of this rank
+        rows        rows of a step, and those of this rank
 
-        Raises UnmaskError where the documents are too short for so many rows.
+        Raises UnmaskError if there are too few tokens for this number of rows.
         """
         if length < 1:
-            raise UnmaskError(f"There cannot be rows of {length} tokens.")
+            raise UnmaskError(f"Rows need at least 1 token, not {length}.")
         self.order, self.start, self.end, self.length, self.rows = order, start, end, length, rows
         self.line = lru_cache(maxsize=2)(self._line)
         self.framed = lru_cache(maxsize=2 * rows.rows)(self._framed)
         if not self.count(0):
             raise UnmaskError(
-                f"An epoch of {self.line(0).tokens:,} tokens is too short for {rows.rows * rows.ranks} rows that each "
-                f"go on by {length} of them: take fewer or shorter rows, or more text."
+                f"An epoch of {self.line(0).tokens:,} tokens is too short for {rows.rows * rows.ranks} rows of "
+                f"{length} tokens each: use fewer or shorter rows, or more text."
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _continued, (self.order, self.start, self.end, self.length, self.rows)  # caches stay behind
+        return _continued, (self.order, self.start, self.end, self.length, self.rows)  # without the caches
 
     def count(self, epoch: int) -> int:
-        """Segments of a stretch, which all rows of an epoch have in common."""
+        """Number of segments of a stretch, which is the same for all rows of an epoch."""
         return self.line(epoch).tokens // (self.rows.rows * self.rows.ranks * self.length)
 
     def __call__(self, place: Place) -> list[Batch]:
@@ -127,11 +128,12 @@ def segments(
     workers: int = 0,
     alpha: float = 0.5,
 ) -> Loader:
-    """Rows that go on, without end, from the splits of one or more corpora that are mixed as by `stream.stream`.
+    """Endless rows that continue from batch to batch, from the splits of one or more corpora, mixed as by
+    `stream.stream`.
 
-    Raises UnmaskError where the corpora do not fit together, or are too short for so many rows.
+    Raises UnmaskError if the corpora have different tokenizers, or are too short for this number of rows.
     """
-    whole = int(np.iinfo(np.int64).max)  # documents are not cut: their pieces are to be read one after the other
+    whole = int(np.iinfo(np.int64).max)  # documents are not cut, because rows must read them in order
     order = drawn(splits, limit=whole, seed=seed, alpha=alpha, block=whole)
     return Loader(Continued(order, start=start, end=end, length=length, rows=cut), workers=workers)
 
@@ -139,10 +141,11 @@ def segments(
 def fixed(
     splits: Sequence[Split], *, start: int, end: int, length: int, rows: int, limit_rows: int, seed: int = 0
 ) -> list[Batch]:
-    """Batches to evaluate on, one after the other: about `limit_rows` rows in all, always the same.
+    """Consecutive batches for evaluation: about `limit_rows` rows in all, always the same. Splits with fewer tokens
+    than a row give an empty list.
 
-    rows  at a time, at most; fewer where the text would be over too soon to make use of a memory. Text shorter than a
-          row gives an empty list
+    rows  largest number of rows of a batch; fewer if the rows would otherwise be too short for the memory to have an
+          effect
     """
     tokens = sum(split.tokens + split.documents for split in splits)
     if tokens < length:

@@ -2,16 +2,16 @@
 
 The rules, in order:
 
-1. A blank line ends a sentence. So does a full stop of Chinese or Japanese (`。！？｡`), wherever it stands.
+1. A blank line ends a sentence. So does a Chinese or Japanese full stop (`。！？｡`) at any position.
 2. Other stops (`. ! ? …` and those of Hindi, Arabic, Urdu, Amharic, Armenian, Khmer, Burmese), with the closing quotes,
-   brackets and citation marks behind them, end a sentence where whitespace follows and the next word does not begin
-   with a small letter. After a Hangul letter the next word may begin with anything, and a Korean sentence ending
+   brackets and citation marks after them, end a sentence if whitespace follows and the next word does not begin with a
+   lower-case letter. After a Hangul letter the next word may begin with any character, and a Korean sentence ending
    (다, 요, …) needs no whitespace before further Hangul.
 3. A single full stop does not end a sentence after a title (Mr.), a pointer (e.g., cf.), a reference before its
-   number (Fig. 3), a number or letter that opens the sentence (1. First), or a month before its day. After an
-   initial (J.), a dotted abbreviation (U.S.) or a word such as etc. or Inc., it does only if the next word commonly
-   begins a sentence (The, It, However, …).
-4. A run of more than LONGEST characters without a stop is cut at the last whitespace before that.
+   number (Fig. 3), a number or letter at the beginning of the sentence (1. First), or a month before its day. After an
+   initial (J.), a dotted abbreviation (U.S.) or a word such as etc. or Inc., it ends a sentence only if the next word
+   often begins sentences (The, It, However, …).
+4. A run of more than LONGEST characters without a stop is cut at the last whitespace before that length.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _KOREAN_ENDINGS = "다요죠까네음함임"
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, each on one line with single spaces; the rules stand at the head of this page.
+    """The sentences of a text, each on one line with single spaces; the docstring of this module has the rules.
 
-    Put together, they hold every character of the text but whitespace, in order. Takes linear time.
+    Together they have all characters of the text except whitespace, in order. The time is linear.
     """
     found: list[str] = []
     for begin, end in _spans(text):
@@ -105,7 +105,7 @@ def _ends(text: str, begin: int, stop: re.Match[str]) -> bool:
 
 
 def _full_stop_ends(word: str, following: str, starts: bool) -> bool:
-    """Rule 3: `word` stands before the stop, `following` after it; `starts` if the latter often begins sentences."""
+    """Rule 3: `word` is before the stop, `following` after it; `starts`: whether the latter often begins sentences."""
     small = word.lower()
     if small in _TITLES or small in _POINTERS:
         return False
@@ -132,7 +132,7 @@ def _hangul(letter: str) -> bool:
 
 
 def _bounded(sentence: str) -> Iterator[str]:
-    """The sentence in cuts of at most LONGEST characters, at spaces where there are any."""
+    """The sentence in parts of at most LONGEST characters, cut at spaces if there are any."""
     begin = 0
     while len(sentence) - begin > LONGEST:
         end = sentence.rfind(" ", begin + 1, begin + LONGEST + 1)

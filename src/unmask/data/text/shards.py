@@ -1,8 +1,8 @@
-"""Token shards: three raw arrays a shard, written as a stream, read as memory maps, cut into pieces of documents.
+"""Token shards: three raw arrays each, which are written as a stream, memory-mapped, and cut into pieces of documents.
 
 NAME.tokens     little-endian uint16 (uint32 for more than 65,536 pieces): ids without special tokens
-NAME.sentences  little-endian uint32: where each sentence ends, in tokens of this shard
-NAME.documents  little-endian uint32: where each document ends, in sentences of this shard
+NAME.sentences  little-endian uint32: end of each sentence, in tokens of this shard
+NAME.documents  little-endian uint32: end of each document, in sentences of this shard
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from unmask.types import Document
 
 BOUND = np.dtype("<u4")
 
-# A document, or a piece of one: `document` is its number in the split, the rest counts within its shard.
-# Sentences first … end - 1, of which `tokens` tokens from token `begin`.
+# A document, or a piece of one: `document` is its number in the split, the other numbers count within its shard. It has
+# `tokens` tokens from token `begin`, which belong to the sentences first … end - 1.
 UNIT = np.dtype([(name, "<u4") for name in ("document", "first", "end", "begin", "tokens")])
 
 
@@ -32,24 +32,24 @@ def token_type(vocabulary: int) -> np.dtype:
 
 
 class Shard:
-    """One shard, mapped, not read.
+    """One memory-mapped shard.
 
     tokens     [T] ids
-    sentences  [S] uint32 ends in tokens
-    documents  [D] uint32 ends in sentences
+    sentences  [S] uint32: end of each sentence, in tokens
+    documents  [D] uint32: end of each document, in sentences
     """
 
     def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
-        """Raises UnmaskError naming the file that is missing or does not fit the others."""
+        """Raises UnmaskError, which names the file that is missing or does not match the others."""
         self.path = folder / f"{name}.tokens"
         self.tokens = _map(self.path, token_type(vocabulary))
         self.sentences = _map(folder / f"{name}.sentences", BOUND)
         self.documents = _map(folder / f"{name}.documents", BOUND)
         if self.documents[-1] != len(self.sentences) or self.sentences[-1] != len(self.tokens):
-            raise UnmaskError(f"{self.path} does not fit its sentence and document bounds; build the corpus again.")
+            raise UnmaskError(f"{self.path} does not match its sentence and document bounds; build the corpus again.")
 
     def read(self, document: int, first: int, end: int, begin: int, tokens: int) -> Document:
-        """The piece of a document that one entry of `units` describes; its sentences are views of the map."""
+        """Read the piece of a document that one entry of `units` describes; its sentences are views of the map."""
         bounds = self.sentences[first:end].tolist()
         bounds[-1] = begin + tokens
         ids, sentences = self.tokens, []
@@ -79,14 +79,15 @@ class Shard:
 
 
 class Writer:
-    """Writes documents of one split into shards of about `limit` tokens, checksummed as they are written.
+    """Writes documents of one split into shards of about `limit` tokens, and computes their checksums.
 
-    shards  facts of each finished shard; files: name -> bytes and sha256 of each finished file
+    shards  name and counts of each finished shard
+    files   name -> bytes and sha256 of each finished file
     """
 
     def __init__(self, folder: Path, split: str, vocabulary: int, limit: int) -> None:
         self.folder, self.split = folder, split
-        self.limit = min(limit, int(np.iinfo(BOUND).max))  # what a bound can say
+        self.limit = min(limit, int(np.iinfo(BOUND).max))  # the largest bound that the format allows
         self.dtype = token_type(vocabulary)
         self.shards: list[dict[str, Any]] = []
         self.files: dict[str, dict[str, Any]] = {}
@@ -95,7 +96,7 @@ class Writer:
         self._tokens = 0
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
-        """One document: ids [T] of all its sentences, and the number of tokens of each sentence, none of it 0."""
+        """Add a document: ids [T] of all its sentences, and the number of tokens of each sentence, at least 1."""
         if self._file is not None and self._tokens + len(tokens) > self.limit:
             self.close()
         if len(tokens) > np.iinfo(BOUND).max:
@@ -107,7 +108,7 @@ class Writer:
         self._tokens += len(tokens)
 
     def close(self) -> None:
-        """Finish the shard that is open, if one is."""
+        """Finish the open shard, if there is one."""
         if self._file is None:
             return
         sentences = np.cumsum(np.concatenate(self._lengths))
@@ -127,7 +128,7 @@ class Writer:
         return {**sums, "shards": self.shards}
 
     def abandon(self) -> None:
-        """Let go of the open file, whatever its state."""
+        """Close the open file, if there is one, without finishing the shard."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.file.close()
@@ -144,7 +145,7 @@ class Writer:
 
 
 class _Checked:
-    """A file that is being written, with its checksum so far."""
+    """An open file for writing, with its checksum so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,7 +169,7 @@ class _Checked:
 
 
 def _map(path: Path, dtype: np.dtype) -> np.ndarray:
-    """A read-only map of a file as a plain array: slices of `np.memmap` itself cost ten times as much."""
+    """A read-only memory map of a file, as a plain array: slices of `np.memmap` take ten times as long."""
     try:
         return np.memmap(path, dtype, mode="r").view(np.ndarray)
     except (OSError, ValueError) as error:
@@ -178,17 +179,17 @@ def _map(path: Path, dtype: np.dtype) -> np.ndarray:
 def _cut(bounds: np.ndarray, begin: int, limit: int) -> list[tuple[int, int, int, int]]:
     """(first sentence, end sentence, first token, tokens) of pieces of at most `limit` tokens of a long document.
 
-    Pieces end with a sentence and are about equally long; a sentence longer than `limit` is cut within.
+    Pieces end with a sentence and are about equally long; a sentence longer than `limit` is cut too.
 
-    bounds  [S] where each sentence of the document ends
-    begin   where the first one begins
+    bounds  [S] end of each sentence of the document
+    begin   begin of the first sentence
     """
     pieces, first, stop = [], 0, int(bounds[-1])
     while begin < stop:
         rest = stop - begin
         aim = -(-rest // -(-rest // limit))
-        end = int(np.searchsorted(bounds, begin + aim)) + 1  # up to the sentence that reaches the aim, if it fits,
-        if bounds[end - 1] > begin + limit:  # else up to the last one that does
+        end = int(np.searchsorted(bounds, begin + aim)) + 1  # up to the sentence that reaches the aim, if it fits;
+        if bounds[end - 1] > begin + limit:  # else up to the last sentence that fits
             end = int(np.searchsorted(bounds, begin + limit, side="right"))
         if end > first:
             reach = int(bounds[end - 1])

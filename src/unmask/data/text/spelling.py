@@ -1,6 +1,6 @@
-"""Tokenizers that spell every word, one character a token, and the commonest words of a corpus of such tokens.
+"""Tokenizers that spell every word, one token for each character, and the most frequent words of a spelled corpus.
 
-Shapes: T tokens, V tokens of the vocabulary, W words.
+Shapes: T tokens.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ def train(
     strip_accents: bool = False,
     byte_budget: int = 200_000_000,
 ) -> Tokenizer:
-    """Two tokens for each character that the texts hold: c where it begins a word, ##c where it continues with one.
+    """Train a tokenizer with two tokens for each character of the texts: c at the beginning of a word, ##c inside it.
 
-    texts          read once; at most about `byte_budget` bytes of them are held
-    size           tokens at most: the commonest characters. A word with another one is [UNK], as is one of more than
-                   100 characters
-    cased          keep capitals, else lower them
-    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+    texts          read once; at most about `byte_budget` bytes of them are kept in memory
+    size           largest number of tokens, which are the most frequent characters. A word with another character is
+                   [UNK], and so is one of more than 100 characters
+    cased          whether to keep capitals; else texts are lower-cased
+    strip_accents  whether `é` becomes `e`; Hangul syllables stay whole in both cases
 
-    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4; those that begin a word follow, then those that go on. Words are
-    those of WordPiece: runs between whitespace and punctuation. Raises UnmaskError for a text without words and too
-    small a size.
+    [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4; tokens that begin a word follow, then those that continue one.
+    Words are those of WordPiece: runs between whitespace and punctuation. Raises UnmaskError for texts without words,
+    and for a size that is too small.
     """
     most = (size - len(SPECIALS)) // 2
     if most < 1:
-        raise UnmaskError(f"A vocabulary of {size} spells nothing: ask for at least {len(SPECIALS) + 2}.")
+        raise UnmaskError(f"A vocabulary of {size} has no room for characters: set at least {len(SPECIALS) + 2}.")
     normalizer, counts = tokenizer_files.bert_normalizer(cased=cased, strip_accents=strip_accents), Counter[str]()
     for word, times in whole_words.count(texts, normalizer, byte_budget).items():
         counts.update({letter: times * word.count(letter) for letter in set(word)})
@@ -51,8 +51,8 @@ def train(
 
 
 def continues(tokenizer: Tokenizer) -> int:
-    """The first id of those that continue with a word, which are the last ones. Raises UnmaskError for a tokenizer that
-    does not spell."""
+    """The first id of the tokens that continue a word, which are the last ids. Raises UnmaskError for a tokenizer that
+    does not spell words."""
     flags = tokenizer.continuation
     first = int(flags.argmax())
     if not first or not flags[first:].all() or flags[:first].any():
@@ -61,7 +61,7 @@ def continues(tokenizer: Tokenizer) -> int:
 
 
 def words(tokens: np.ndarray, continues: int) -> list[bytes]:
-    """The words of some tokens [T], each as the bytes of its ids; tokens that continue with no word are one, too."""
+    """The words of some tokens [T], each as the bytes of its ids; continuing tokens at the beginning are a word too."""
     begins = np.flatnonzero(tokens < continues)
     if len(tokens) and (not len(begins) or begins[0]):
         begins = np.concatenate([[0], begins])
@@ -71,18 +71,18 @@ def words(tokens: np.ndarray, continues: int) -> list[bytes]:
 
 
 def spelled(words: Iterable[bytes], tokenizer: Tokenizer) -> list[str]:
-    """Words as text: their tokens with spaces between, such as `t ##h ##e`."""
+    """Words as text: their tokens, separated by spaces, such as `t ##h ##e`."""
     return [" ".join(tokenizer.pieces(np.frombuffer(word, np.int32))) for word in words]
 
 
 def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
-    """The words of `spelled` again. Raises UnmaskError for a token that the tokenizer does not have."""
+    """The inverse of `spelled`. Raises UnmaskError for a token that the tokenizer does not have."""
     vocabulary, found = tokenizer.vocabulary, []
     for number, text in enumerate(texts, 1):
         pieces = text.split(" ")
         if any(piece not in vocabulary for piece in pieces):
             raise UnmaskError(
-                f"Line {number} of words.txt, '{text}', is not of the tokenizer beside it: take the files of one run."
+                f"Line {number} of words.txt, '{text}', has tokens that the tokenizer lacks: use the files of one run."
             )
         found.append(np.array([vocabulary[piece] for piece in pieces], np.int32).tobytes())
     return found
@@ -91,8 +91,8 @@ def unspelled(texts: Sequence[str], tokenizer: Tokenizer) -> list[bytes]:
 def commonest(
     splits: Sequence[Split], continues: int, most: int, known: Sequence[bytes] = ()
 ) -> tuple[dict[bytes, int], int]:
-    """How often the `most` commonest words of some splits come, the commonest first, as `words` gives them, or those
-    that are `known`; and how often all others do. Memory grows with the number of different words."""
+    """The counts of the `most` most frequent words of some splits, the most frequent first, or of the `known` words, in
+    the form of `words`; and the count of all other words. Memory grows with the number of different words."""
     counts: Counter[bytes] = Counter()
     for split in splits:
         for document in split:

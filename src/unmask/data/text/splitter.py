@@ -1,4 +1,4 @@
-"""Splitter: what cuts texts into pieces, and joins pieces to a text; a text that is cut; a side of a vocabulary.
+"""Splitter cuts texts into pieces, and joins pieces to a text. Encoding, Template, and the parts of a tokenizer (Side).
 
 Shapes: T pieces.
 """
@@ -19,7 +19,7 @@ class Encoding:
     """Pieces of one text, or of a sequence of words, without special tokens around them.
 
     ids      [T] int32
-    offsets  [T, 2] int32: begin and end in characters of the raw string (of its own word, for `encode_words`)
+    offsets  [T, 2] int32: begin and end of each piece in characters of the text (in `encode_words`, of its word)
     words    [T] int32: index of the word that the piece belongs to; -1 for a special token
     """
 
@@ -32,18 +32,18 @@ class Encoding:
 
 
 Located = tuple[list[int], list[tuple[int, int]], list[int]]
-"""Ids, offsets and words of one text, as in an `Encoding`, in lists, which are faster for a few pieces."""
+"""Ids, offsets and words of one text, as in an `Encoding`, but as lists, which are faster for few pieces."""
 
 
 class Splitter(ABC):
     """Cuts texts into pieces and joins pieces to a text.
 
-    kind       how it cuts: "WordPiece", "BPE", "sentencepiece", "word", "character"
-    cased      whether capitals are kept
-    separator  what stands before a text that is encoded by itself but follows another: a space where a piece tells by
-               the space before it that it begins a word (byte-level BPE), else nothing
-    controls   pieces that never come from a text and never go into one
-    joins_special  whether `join` takes special pieces, too
+    kind           "WordPiece", "BPE", "sentencepiece", "word", "character"
+    cased          whether capitals are kept
+    separator      prefix for a text that is encoded separately but follows another one: a space if the pieces that
+                   begin a word include the space before it (byte-level BPE), else empty
+    controls       pieces that texts cannot contain
+    joins_special  whether `join` accepts special pieces too
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Splitter(ABC):
 
     @abstractmethod
     def locate(self, text: str) -> list[tuple[str, int, int]]:
-        """The pieces of a text, each with its begin and end in the characters of the text."""
+        """The pieces of a text, each with its begin and end in characters of the text."""
 
     @abstractmethod
     def join(self, pieces: Sequence[str]) -> str:
@@ -66,23 +66,27 @@ class Splitter(ABC):
 
     @abstractmethod
     def begins(self, piece: str) -> bool:
-        """Whether a piece begins a word, wherever it stands."""
+        """Whether a piece always begins a word."""
 
     @abstractmethod
     def facts(self) -> Any:
-        """JSON values that say all there is to know of it."""
+        """JSON values that describe the splitter completely, for the fingerprint."""
 
     def ids(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False
     ) -> list[np.ndarray]:
-        """Ids of each text, [T] int32, from the ids of the `known` pieces. `special`: a text may bring in special
-        pieces, where the kind of splitter can read them."""
+        """Ids of each text, [T] int32.
+
+        known    piece -> id
+        unknown  id of all other pieces
+        special  whether to read special pieces in the texts, if the splitter can
+        """
         return [np.array([known.get(piece, unknown) for piece in row], np.int32) for row in self.split(texts)]
 
     def encode(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False
     ) -> list[Located]:
-        """The same with the places of the pieces, and the words that they belong to."""
+        """As `ids`, with the offsets of the pieces, and the words that they belong to."""
         found = []
         for text in texts:
             pieces = self.locate(text)
@@ -92,16 +96,16 @@ class Splitter(ABC):
         return found
 
     def with_special(self, pieces: Sequence[str], end: str) -> Splitter:
-        """One that knows more special pieces; `end` is the piece that ends a text."""
+        """A splitter with more special pieces; `end` is the piece that ends a text."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Special tokens around one sequence or two.
+    """The special tokens around one sequence or two.
 
     gaps      ids of the special tokens before the first sequence, after it, and so on
-    segments  their segment ids
+    segments  the segment ids of these tokens
     inside    segment id of each sequence
     """
 
@@ -116,19 +120,19 @@ class Template:
 
     @classmethod
     def ending(cls, sep: int, sequences: int) -> Template:
-        """`sep` after each sequence, as encoder–decoders read their sources."""
+        """The template of encoder–decoders: `sep` after each sequence."""
         return cls(((), *[(sep,)] * sequences), ((), *[(0,)] * sequences), (0,) * sequences)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """What a tokenizer is made of: all of it, or one side of a translation.
+    """The parts of a tokenizer, or of one side of a translation.
 
     vocabulary  piece -> id
-    roles       "pad", "unk", "sep", and if there are such pieces "cls" and "mask" -> the piece that plays the role
-    added       further special pieces, which no text brings in
-    templates   special tokens around one sequence and around two; None: `sep` after each, as encoder–decoders have it
-    sentinels   whether a text may bring in sentinels, such as <extra_id_0>, and a tag, such as `>>fra<<`
+    roles       role -> piece, for "pad", "unk", "sep" and, if there are such pieces, "cls" and "mask"
+    added       further special pieces, which texts cannot contain
+    templates   special tokens around one sequence and around two; None: `sep` after each, as in encoder–decoders
+    sentinels   whether texts may contain sentinels, such as <extra_id_0>, and a tag, such as `>>fra<<`
     """
 
     splitter: Splitter

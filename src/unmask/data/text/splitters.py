@@ -1,4 +1,4 @@
-"""How a text becomes pieces and pieces become text again: SentencePiece models, words, characters."""
+"""Splitters: SentencePiece models, words, characters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from unmask.data.text.splitter import Splitter
 from unmask.data.text.vocabulary import clean, sample
 from unmask.errors import UnmaskError, needs, unknown
 
-SPACE = "▁"  # U+2581: how SentencePiece writes a space
-JOINER = "￭"  # U+FFED: this piece of punctuation touches its neighbour on that side
+SPACE = "▁"  # U+2581, which SentencePiece writes for a space
+JOINER = "￭"  # U+FFED; there is no space between a punctuation mark and its neighbour on this side
 
 
 # ------------------------------------------------------------------------------------------------ words, characters
@@ -24,7 +24,7 @@ def _spaces(text: str) -> str:
     return " ".join(text.split())
 
 
-# Under the names of SentencePiece, whose `nmt_nfkc` also knows some rarer spaces and control characters.
+# The names are those of SentencePiece, whose `nmt_nfkc` also converts some rarer spaces and control characters.
 NORMALIZATIONS: Mapping[str, Callable[[str], str]] = {
     "identity": str,
     "nmt_nfkc": lambda text: _spaces(unicodedata.normalize("NFKC", text)),
@@ -33,15 +33,15 @@ NORMALIZATIONS: Mapping[str, Callable[[str], str]] = {
 
 
 class Words(Splitter):
-    """Words between spaces, each punctuation mark or symbol a piece of its own; any script that writes spaces.
+    """Splits at spaces, and around each punctuation mark or symbol; for all scripts with spaces.
 
-    A mark that touches its neighbour says so with a joiner on that side, as in OpenNMT's tokenizer, so that words
-    look the same everywhere and joining needs no rules of a language:
+    A mark without a space to its neighbour gets a joiner on that side, as in OpenNMT's tokenizer, so that a word is
+    always the same piece, and joining needs no rules for a language:
 
     >>> Words().split(['He said: "well-known".'])[0]
     ['He', 'said', '￭:', '"￭', 'well', '￭-￭', 'known', '￭"', '￭.']
 
-    Runs of whitespace become one space; a joiner in the text becomes the square that NFKC makes of it.
+    Runs of whitespace become one space; a joiner in the text becomes a square, as in NFKC.
     """
 
     kind = "word"
@@ -83,9 +83,9 @@ class Words(Splitter):
 
 
 class Characters(Splitter):
-    """Every character (code point) is a piece, a space too: what is split and joined is the text itself.
+    """Each character (code point) is a piece, spaces included, so that joining restores the normalised text.
 
-    Hangul syllables are one character each: normalisation composes them.
+    Each Hangul syllable is one character, because normalisation composes it.
     """
 
     kind = "character"
@@ -124,8 +124,8 @@ def _normalization(name: str) -> Callable[[str], str]:
 
 
 def _located(text: str, normalize: Callable[[str], str]) -> tuple[str, list[tuple[int, int]]]:
-    """The normalised text, and for each character of it the begin and end of what it is made of; of a text whose
-    characters cannot be told apart so, its whole length."""
+    """The normalised text, and for each of its characters the begin and end of its origin in `text`. If the characters
+    cannot be matched, each origin is the whole text."""
     normalized = normalize(text)
     made = [(c, *place) for place in _clusters(text) for c in normalize(f"x{text[slice(*place)]}x")[1:-1]]
     places, at = [], 0
@@ -140,14 +140,14 @@ def _located(text: str, normalize: Callable[[str], str]) -> tuple[str, list[tupl
 
 
 def _clusters(text: str) -> Iterable[tuple[int, int]]:
-    """Begin and end of each character with what combines with it: marks, and the vowels and finals of Hangul."""
+    """Begin and end of each character with its combining characters: marks, and the vowels and finals of Hangul."""
     begins = [i for i, c in enumerate(text) if not i or not (unicodedata.combining(c) or "\u1160" <= c <= "\u11ff")]
     return itertools.pairwise([*begins, len(text)])
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def _is_mark(character: str) -> bool:
-    """Punctuation and symbols of any script; vowel signs and other combining marks belong to their word."""
+    """Whether a character is punctuation or a symbol, in any script; combining marks belong to their word."""
     return unicodedata.category(character)[0] in "PS"
 
 
@@ -159,7 +159,7 @@ def _words(text: str) -> Iterable[str]:
             if not mark:
                 yield run
                 continue
-            for place, character in enumerate(run):  # between two marks, the second one says that they touch
+            for place, character in enumerate(run):  # between two marks, the second one has the joiner
                 left = JOINER if number or place else ""
                 right = JOINER if place == len(run) - 1 and number < len(runs) - 1 else ""
                 yield left + character + right
@@ -169,11 +169,11 @@ def _words(text: str) -> Iterable[str]:
 
 
 class SentencePiece(Splitter):
-    """A SentencePiece model (Kudo and Richardson 2018), unigram or BPE: what is in a .model or .spm file.
+    """A SentencePiece model (Kudo and Richardson 2018), unigram or BPE, from a .model or .spm file.
 
     model  the bytes of the file
 
-    Raises UnmaskError where the bytes are no such model, or the library is missing.
+    Raises UnmaskError if the bytes are not such a model, or the library is missing.
     """
 
     kind = "sentencepiece"
@@ -184,14 +184,14 @@ class SentencePiece(Splitter):
         try:
             self._processor.LoadFromSerializedProto(model)
         except RuntimeError as error:
-            raise UnmaskError(f"this is no SentencePiece model: {_reason(error)}.") from None
+            raise UnmaskError(f"it is not a SentencePiece model: {_reason(error)}.") from None
         size = self._processor.get_piece_size()
         self.pieces: list[str] = self._processor.id_to_piece(list(range(size)))
         self.controls = frozenset(piece for i, piece in enumerate(self.pieces) if self._processor.is_control(i))
         self.cased = self.normalize("A") == "A"
 
     def role(self, name: str) -> str | None:
-        """The piece that has the role "eos", "unk" or "pad" in the model, None where none has."""
+        """The piece with the role "eos", "unk" or "pad" in the model; None if there is none."""
         number = getattr(self._processor, f"{name}_id")()
         return None if number < 0 else self.pieces[number]
 
@@ -199,7 +199,7 @@ class SentencePiece(Splitter):
         return self._processor.normalize(clean(text)).replace(SPACE, " ").strip()
 
     def split(self, texts: Sequence[str]) -> list[list[str]]:
-        """The pieces of each text; a run of characters that the model does not know is one piece, as it stands."""
+        """The pieces of each text; a run of unknown characters is one piece."""
         return self._processor.encode([clean(text) for text in texts], out_type=str)
 
     def locate(self, text: str) -> list[tuple[str, int, int]]:
@@ -219,8 +219,8 @@ class SentencePiece(Splitter):
         return {"kind": self.kind, "model": self.model.hex()}
 
 
-THREADS = 16  # sums are split among them: another number would give other roundings, whatever the machine has
-RESERVED = str.maketrans(dict.fromkeys("\t\0▅", " "))  # SentencePiece leaves out lines that hold one of these
+THREADS = 16  # fixed on all machines, because sums are split among threads, and another number would round differently
+RESERVED = str.maketrans(dict.fromkeys("\t\0▅", " "))  # SentencePiece ignores lines with one of these characters
 
 
 def learn(
@@ -233,7 +233,7 @@ def learn(
     byte_fallback: bool,
     byte_budget: int,
 ) -> SentencePiece:
-    """A SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `subwords.train`."""
+    """Train a SentencePiece model of at most `size` pieces; 0 is </s> and 1 is <unk>; see `subwords.train`."""
     if normalization not in NORMALIZATIONS:
         raise unknown("normalization", normalization, NORMALIZATIONS)
     if not 0.98 <= coverage <= 1:
@@ -251,7 +251,7 @@ def learn(
             normalization_rule_name=normalization,
             character_coverage=coverage,
             byte_fallback=byte_fallback,
-            max_sentence_length=1 << 20,  # bytes; longer ones, which `sample` does not give, would be left out
+            max_sentence_length=1 << 20,  # bytes; longer lines would be ignored, but `sample` gives none
             num_threads=THREADS,
             eos_id=0,
             unk_id=1,
@@ -259,13 +259,13 @@ def learn(
             pad_id=-1,
             minloglevel=2,
         )
-    except (RuntimeError, ValueError) as error:  # a size beyond 32 bits is a ValueError
+    except (RuntimeError, ValueError) as error:  # a size beyond 32 bits raises ValueError
         raise _untrained(error, size) from None
     return SentencePiece(model.getvalue())
 
 
 def _lines(texts: Iterable[str], byte_budget: int) -> list[str]:
-    """The lines to learn from. Raises UnmaskError where nothing is in them."""
+    """The lines to learn from. Raises UnmaskError if all are empty."""
     passages = sample(texts, byte_budget)
     lines = [line for passage in passages for line in passage.translate(RESERVED).splitlines() if line.strip()]
     if not lines:
@@ -274,18 +274,18 @@ def _lines(texts: Iterable[str], byte_budget: int) -> list[str]:
 
 
 def _untrained(error: Exception, size: int) -> UnmaskError:
-    """SentencePiece's reason why nothing could be learned, as a sentence."""
+    """The error for a failed training, with SentencePiece's reason."""
     required = re.search(r"required_chars\. \d+ vs (\d+)", str(error))
     if required:
         return UnmaskError(
-            f"A vocabulary of {size + 1} is too small for the characters of this text: ask for at least "
-            f"{int(required[1]) + 1} pieces, or for less coverage, such as 0.9995."
+            f"A vocabulary of {size + 1} is too small for the characters of this text: set at least "
+            f"{int(required[1]) + 1} pieces, or less coverage, such as 0.9995."
         )
     return UnmaskError(f"SentencePiece could not learn a vocabulary of {size + 1} pieces: {_reason(error)}.")
 
 
 def _reason(error: Exception) -> str:
-    """The message of the library without the place in its source."""
+    """The message of the library without the location in its source."""
     return re.sub(r"^[A-Z_]+: (src/\S+ )?", "", str(error)).strip().rstrip(".")
 
 

@@ -18,8 +18,8 @@ from unmask.types import Batch, Document, Example, concatenate
 Sample = Callable[[Sequence[Document], int, np.random.Generator], list[Example]]
 Corrupt = Callable[[Batch, np.random.Generator], Batch]
 
-UNIT_TOKENS = 4_096  # of a piece of a document at most
-BLOCK_TOKENS = 65_536  # of a block, about
+UNIT_TOKENS = 4_096  # largest number of tokens of a piece of a document
+BLOCK_TOKENS = 65_536  # approximate number of tokens of a block
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class PackedRows:
     corrupt     packed rows, generator -> the same rows with targets
     length      tokens of a row
     pad         id of the padding token
-    vocabulary  number of ids; folder: of the corpus, for messages
+    vocabulary  number of ids
+    folder      folder of the corpus, for error messages
     """
 
     sample: Sample
@@ -49,8 +50,8 @@ class PackedRows:
         largest = int(batch.tokens.numpy().max())
         if largest >= self.vocabulary:
             raise UnmaskError(
-                f"A block drawn from {self.folder} holds the id {largest}, but its vocabulary has "
-                f"{self.vocabulary}: the corpus is damaged, or the sampler belongs to another tokenizer."
+                f"A block of {self.folder} has the id {largest}, but its vocabulary has "
+                f"{self.vocabulary} ids: the corpus is damaged, or the sampler belongs to another tokenizer."
             )
         return self.corrupt(batch.take(rng.permutation(len(batch.tokens))), rng)
 
@@ -66,13 +67,13 @@ def stream(
     workers: int = 0,
     alpha: float = 0.5,
 ) -> Loader:
-    """Rows of a pre-training run, without end, from the splits of one or more corpora.
+    """The endless rows of a pre-training run, from the splits of one or more corpora.
 
     sample, corrupt, length  as in `PackedRows`; with worker processes they must be picklable
     cut                      rows of a step, and those of this rank
-    alpha                    how far small corpora are raised, see `mixture`
+    alpha                    exponent of the corpus sizes, which increases the share of small corpora, see `mixture`
 
-    Raises UnmaskError where the corpora have different tokenizers or no text, or a number makes no sense.
+    Raises UnmaskError if the corpora have different tokenizers or no text, or an argument is out of range.
     """
     rows = packed(splits, sample=sample, corrupt=corrupt, length=length, seed=seed, alpha=alpha)
     return Loader(rows, cut=cut, workers=workers)
@@ -89,24 +90,28 @@ def packed(
     unit: int = UNIT_TOKENS,
     block: int = BLOCK_TOKENS,
 ) -> Collated:
-    """The blocks of `stream`. unit: tokens of a piece of a document at most; block: tokens of a block, about."""
+    """The blocks of `stream`.
+
+    unit   largest number of tokens of a piece of a document
+    block  approximate number of tokens of a block
+    """
     order = drawn(splits, limit=max(unit, length), seed=seed, alpha=alpha, block=block)
     first = splits[0]
     return Collated(order, PackedRows(sample, corrupt, length, first.pad, first.vocabulary, first.folder))
 
 
 def drawn(splits: Sequence[Split], *, limit: int, seed: int, alpha: float, block: int) -> SeededBlocks:
-    """The order of the pieces, of at most `limit` tokens, of splits that are mixed; documents are numbered through.
+    """The order of the pieces, of at most `limit` tokens, of mixed splits; document numbers continue across splits.
 
-    Raises UnmaskError where the corpora have different tokenizers or no text.
+    Raises UnmaskError if the corpora have different tokenizers or no text.
     """
     if not splits or not any(split.tokens for split in splits):
-        raise UnmaskError("There is no text to draw from: the corpus, or its split, is empty.")
+        raise UnmaskError("There is no text to train on: the corpus, or its split, is empty.")
     for split in splits:
         if split.fingerprint != splits[0].fingerprint:
             raise UnmaskError(
                 f"{splits[0].folder} and {split.folder} were built with different tokenizers and cannot be mixed; "
-                "build the one with the tokenizer of the other."
+                "build one with the tokenizer of the other."
             )
     pieces, documents = list[Pieces](), 0
     for split in splits:
@@ -125,9 +130,9 @@ def fixed(
     limit_rows: int | None = None,
     seed: int = 0,
 ) -> list[Batch]:
-    """Batches to evaluate on: at most `limit_rows` rows of one epoch, always the same, `rows` at a time.
+    """Batches of `rows` rows for evaluation: at most `limit_rows` rows of one epoch, always the same.
 
-    The last batch may have fewer rows; a split without a row gives an empty list.
+    The last batch may have fewer rows; splits without tokens give an empty list.
     """
     if not any(split.tokens for split in splits):
         return []

@@ -1,4 +1,4 @@
-"""Learned vocabularies for models that write: unigram and BPE by SentencePiece, words, characters."""
+"""Vocabularies for encoder–decoders, learned from texts: unigram and BPE by SentencePiece, words, characters."""
 
 from __future__ import annotations
 
@@ -25,27 +25,25 @@ def train(
     byte_fallback: bool = False,
     byte_budget: int = 50_000_000,
 ) -> Tokenizer:
-    """Learn a vocabulary of at most `size` pieces; the same texts always give the same one. A text that is too small
-    for so many gives as many as it can.
+    """Learn a vocabulary of at most `size` pieces, or fewer from a small text; the same texts always give the same one.
 
-    texts          of both sides, for a vocabulary that they share; read once
-    size           with </s> (id 0), <unk> (1) and <pad> (the last)
-    kind           "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016), both by SentencePiece, for which at most
-                   about `byte_budget` bytes of the texts are held, spread evenly (`vocabulary.sample`);
-                   "word" (what `splitters.Words` makes of punctuation) or "character" count all of them and
-                   keep the commonest
-    normalization  "nmt_nfkc" (compatibility characters and spaces made equal), "nmt_nfkc_cf" (lower case too) or
+    texts          read once; texts of both sides for a shared vocabulary
+    size           number of pieces, with </s> (id 0), <unk> (1) and <pad> (the last)
+    kind           "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016), both by SentencePiece, which learns from a
+                   sample of about `byte_budget` bytes, spread evenly over the texts (`vocabulary.sample`); "word"
+                   (`splitters.Words`) or "character", which count all of the texts and keep the most frequent pieces
+    normalization  "nmt_nfkc" (unifies compatibility characters and spaces), "nmt_nfkc_cf" (lower-cases too) or
                    "identity"
-    coverage       share of the characters that get an id, the rare rest being unknown: 1 for all; 0.98 or more
-    byte_fallback  spell unknown characters in bytes, which takes 256 pieces
+    coverage       share of the characters that get an id, from 0.98 to 1; the rarest others are unknown
+    byte_fallback  whether unknown characters are spelled in bytes, which takes 256 pieces
 
-    Coverage and byte fallback are of unigram and BPE only. Raises UnmaskError for a kind or normalisation that
-    does not exist, a text without words, and a size that cannot hold the characters, naming one that can.
+    Coverage and byte fallback are only for unigram and BPE. Raises UnmaskError for an unknown kind or normalisation,
+    texts without words, and a size that cannot hold the characters; the message then names one that can.
     """
     if kind not in KINDS:
         raise unknown("kind of vocabulary", kind, KINDS)
     if size < 4:
-        raise UnmaskError(f"A vocabulary of {size} is too small: three pieces are special, ask for more.")
+        raise UnmaskError(f"A vocabulary of {size} is too small: three pieces are special, so set at least 4.")
     splitter: Splitter
     if kind in PLAIN:
         if coverage != 1 or byte_fallback:
@@ -55,7 +53,7 @@ def train(
     else:
         splitter = learn(
             texts,
-            size - 1,  # <pad> is not SentencePiece's business
+            size - 1,  # SentencePiece does not know <pad>
             kind=kind,
             normalization=normalization,
             coverage=coverage,
@@ -68,7 +66,7 @@ def train(
 
 
 def _commonest(splitter: Splitter, texts: Iterable[str], most: int) -> list[str]:
-    """The commonest pieces of the texts, most often seen first. Raises UnmaskError where there are none."""
+    """The most frequent pieces of the texts, in order of frequency. Raises UnmaskError if there are none."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(splitter.split([text])[0])

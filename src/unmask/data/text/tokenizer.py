@@ -1,4 +1,5 @@
-"""Tokenizer: texts to ids and back, whatever cuts them; train, load and save, encode with offsets, join, decode."""
+"""Tokenizer: texts to ids and back, for every kind of splitter; train, load and save, encode with offsets, join,
+decode."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ class Tokenizer(Processor[str]):
     A `splitter` cuts texts into pieces (WordPiece, byte-level BPE, SentencePiece, words, characters), and a
     `vocabulary` has the id of each piece.
 
-    `ids` and `encode_words` take the text as plain characters, so that no text in a corpus or among labels can
-    bring in a special token; `encode` reads a literal `[MASK]` as the mask. `special=` turns this round. The tokenizer
-    of a model that writes (`written`) reads the sentinels of any text, such as <extra_id_0>, and at its beginning a
-    tag, such as `>>fra<<`, which tells a Marian model of several languages what to write.
+    `ids` and `encode_words` read the text as plain characters, so that no text of a corpus or a label can contain a
+    special token; `encode` reads a literal `[MASK]` as the mask. The argument `special` changes these defaults. The
+    tokenizer of an encoder–decoder (`written`) reads sentinels in any text, such as <extra_id_0>, and a tag at its
+    beginning, such as `>>fra<<`, which selects the target language of a multilingual Marian model.
 
     Train one with `train`, open one with `load`.
     """
@@ -41,15 +42,15 @@ class Tokenizer(Processor[str]):
     size: int  # V: the number of ids
     pad: int
     unknown: int
-    cls: int  # where a vocabulary has no piece for it, `sep`
+    cls: int  # `sep` if the vocabulary has no piece for it
     sep: int
-    mask: int  # where a vocabulary has no piece for it, `sep`
+    mask: int  # `sep` if the vocabulary has no piece for it
     specials: frozenset[int]
-    start: int  # what a decoder reads first: the padding, as in Marian and T5
-    end: int  # what ends a text that is written: `sep`
+    start: int  # first input of a decoder: the padding, as in Marian and T5
+    end: int  # end of a target text: `sep`
 
     def __init__(self, side: Side, target: Side | None = None) -> None:
-        """A tokenizer of the sources and, where it differs, of the targets."""
+        """Build from the side of the sources and, if it differs, that of the targets."""
         self.side = side
         self.splitter: Splitter = side.splitter
         self.vocabulary: Mapping[str, int] = side.vocabulary
@@ -67,15 +68,15 @@ class Tokenizer(Processor[str]):
         self._templates = side.templates or (Template.ending(self.sep, 1), Template.ending(self.sep, 2))
         reads = {self._pieces[i] for i in self.sentinels if i in self.specials} if side.sentinels else set()
         self._sentinels = {piece: self.vocabulary[piece] for piece in reads}
-        self._left_out = self._special - reads  # of what is decoded
+        self._left_out = self._special - reads  # pieces that `decode` leaves out
         tags = [piece for piece in self._ordinary if piece.startswith(">>") and piece.endswith("<<")]
         self._tags = {piece: self.vocabulary[piece] for piece in tags} if side.sentinels else {}
         self._target = None if target is None or target is side else type(self)(target)
 
     @classmethod
     def of(cls, raw: RawTokenizer, roles: Mapping[str, str] | None = None) -> Self:
-        """A tokenizer of the `tokenizers` library; `roles` names its special tokens (pad, unk, cls, sep, mask) where
-        they are unusual. Raises UnmaskError where one of them is not in the vocabulary."""
+        """Wrap a tokenizer of the `tokenizers` library; `roles` has the names of its special tokens (pad, unk, cls,
+        sep, mask) if they are unusual. Raises UnmaskError if one of them is not in the vocabulary."""
         return cls(library.side(raw, roles or {}))
 
     @classmethod
@@ -90,12 +91,12 @@ class Tokenizer(Processor[str]):
     ) -> Self:
         """Learn a WordPiece vocabulary of at most `size` pieces; the same texts always give the same one.
 
-        texts          read once; at most about `byte_budget` bytes of them are held (`vocabulary.sample`)
-        cased          keep capitals, else lower them
-        strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+        texts          read once; at most about `byte_budget` bytes of them are kept in memory (`vocabulary.sample`)
+        cased          whether to keep capitals; else texts are lower-cased
+        strip_accents  whether `é` becomes `e`; Hangul syllables stay whole in both cases
 
-        [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4. Raises UnmaskError for a text without words. Other kinds are
-        trained in `subwords`, `byte_pairs`, `characters`, `spelling` and `whole_words`.
+        [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4. Raises UnmaskError for texts without words. `subwords`,
+        `byte_pairs`, `characters`, `spelling` and `whole_words` train other kinds of vocabularies.
         """
         normalizer = tokenizer_files.bert_normalizer(cased=cased, strip_accents=strip_accents)
         words = pre_tokenizers.BertPreTokenizer()
@@ -107,23 +108,23 @@ class Tokenizer(Processor[str]):
         """Open a folder or one of its files: tokenizer.json, else vocab.txt with tokenizer_config.json, else vocab.json
         and merges.txt, else the files of SentencePiece, Marian or T5, or subwords.json.
 
-        written  for a model that reads a text and writes another, see `written`
+        written  whether the tokenizer is for an encoder–decoder, see `written`
 
-        Byte-level BPE is that of GPT-2 and RoBERTa. Where a vocabulary has one special token for everything, as GPT-2
-        has, that is its `pad`, `cls`, `sep` and so on, and nothing frames a text. Truncation and padding that the file
-        may ask for are switched off. Raises UnmaskError where a file is missing, damaged, or asks for what is not
-        supported.
+        Byte-level BPE is that of GPT-2 and RoBERTa. If a vocabulary has a single special token, as that of GPT-2 has,
+        it serves as `pad`, `cls`, `sep` and so on, and no special tokens frame a text. Truncation and padding in the
+        file are ignored. Raises UnmaskError if a file is missing or damaged, or needs an unsupported feature.
         """
         source, target = (vocabulary_files.read_written if written else vocabulary_files.read)(Path(path))
         return cls(source, target)
 
     def save(self, folder: Path | str, *, length: int | None = None, segments: bool = True) -> list[str]:
-        """Write the files, which `transformers` opens, and return their names: tokenizer.json with its configuration
-        and, for WordPiece, vocab.txt; for SentencePiece source.spm, target.spm and vocab.json, as Marian has them, or
-        with sentinels spiece.model, as T5 has it; for words and characters subwords.json, which is our own.
+        """Write the files of the tokenizer and return their names: tokenizer.json with its configuration and, for
+        WordPiece, vocab.txt; for SentencePiece source.spm, target.spm and vocab.json, as in Marian, or with sentinels
+        spiece.model, as in T5; for words and characters subwords.json, a format of `unmask`. `transformers` opens all
+        of them except the last.
 
-        Noted for readers of the folder: the greatest number of tokens that the model takes, `length`, and whether it
-        reads `segments`.
+        length    largest number of tokens that the model reads; written to the configuration
+        segments  whether the model reads segments; written to the configuration
         """
         return vocabulary_files.write(Path(folder), self.side, self.target.side, length, segments)
 
@@ -132,16 +133,16 @@ class Tokenizer(Processor[str]):
         """The `tokenizers.Tokenizer`. Raises UnmaskError for a vocabulary of another kind."""
         if not isinstance(self.splitter, Library):
             raise UnmaskError(
-                f"This needs a vocabulary in a tokenizer.json or vocab.txt; this one is of the kind "
+                f"This needs a tokenizer with a tokenizer.json or vocab.txt, but this one is of the kind "
                 f"'{self.splitter.kind}'."
             )
         return self.splitter.raw
 
     @property
     def target(self) -> Self | Tokenizer:
-        """What the targets are written with: itself, unless a folder has a model of its own for them.
+        """The tokenizer of the targets: this one, unless the folder has a separate one for them.
 
-        Encode and decode targets with it: some Marian folders cut the two languages differently.
+        Encode and decode targets with it: some Marian folders have different models for the two languages.
         """
         return self._target or self
 
@@ -152,33 +153,33 @@ class Tokenizer(Processor[str]):
 
     @property
     def separator(self) -> str:
-        """What stands before a text that is encoded by itself but follows another; see `Splitter`."""
+        """The prefix for a text that is encoded separately but follows another one; see `Splitter`."""
         return self.splitter.separator
 
     @cached_property
     def sentinels(self) -> list[int]:
-        """Ids of <extra_id_0> and so on, which stand for what was cut out of a text; none where it has none."""
+        """Ids of <extra_id_0> and so on, which replace removed spans of a text; empty if there are none."""
         return sentinel_ids(self.vocabulary)
 
     def written(self) -> Tokenizer:
-        """The same vocabulary for a model that reads a text and writes another: nothing but `sep` stands around a text,
-        which may bring in sentinels and a tag."""
+        """A tokenizer of the same vocabulary for an encoder–decoder: `sep` after a text is its only special token, and
+        sentinels and a tag in a text are read."""
         if self.side.sentinels and self.side.templates is None:
             return self
         target = None if self._target is None else replace(self._target.side, templates=None, sentinels=True)
         return Tokenizer(replace(self.side, templates=None, sentinels=True), target)
 
     def with_sentinels(self, count: int = SENTINELS) -> Tokenizer:
-        """The same tokenizer with `count` sentinels behind its vocabulary, <extra_id_0> the last of all, as T5 has
-        them, and nothing but `sep` around a text. One that has sentinels already is given back.
+        """A copy with `count` sentinels after its vocabulary, <extra_id_0> last, as in T5, and `sep` after a text as
+        the only special token. A tokenizer that has sentinels is returned unchanged.
 
-        Raises UnmaskError for a vocabulary in which the piece that ends a text is also the padding.
+        Raises UnmaskError if the piece that ends a text is also the padding.
         """
         if self.sentinels:
             return self
         if self.sep == self.pad:
             raise UnmaskError(
-                "This vocabulary has one token for the end of a text and for padding; T5 needs one for each."
+                "This vocabulary has the same token for the end of a text and for padding; T5 needs two different ones."
             )
         pieces = [sentinel(number) for number in reversed(range(count))]
         vocabulary = {**self.vocabulary, **{piece: self.size + i for i, piece in enumerate(pieces)}}
@@ -187,7 +188,7 @@ class Tokenizer(Processor[str]):
         return Tokenizer(replace(side, added=self.side.added | frozenset(pieces)))
 
     def ids(self, texts: Sequence[str], *, special: bool = False) -> list[np.ndarray]:
-        """Ids of each text, [T] int32, without special tokens around them and without truncation."""
+        """Ids of each text, [T] int32, without special tokens around it and without truncation."""
         if not self._sentinels and not self._tags:
             return [
                 self._guard(ids, special)
@@ -199,8 +200,8 @@ class Tokenizer(Processor[str]):
         return [np.concatenate([next(cut) if i is None else _array([i]) for i, _ in row]) for row in rows]
 
     def encode(self, text: str, *, special: bool = True) -> Encoding:
-        """Pieces of a text with their offsets; words are the pre-tokens (runs between whitespace and punctuation), or
-        what the splitter takes for words."""
+        """Pieces of a text with their offsets. Words are the pre-tokens (runs between whitespace and punctuation), or
+        the words of the splitter."""
         if not self._sentinels and not self._tags:
             return self._encoding(text, special=special and not self.side.sentinels)
         found, place, word = [], 0, 0
@@ -214,11 +215,11 @@ class Tokenizer(Processor[str]):
         return Encoding(*(np.concatenate(arrays).astype(np.int32) for arrays in zip(*found, strict=True)))
 
     def encode_words(self, words: Sequence[str], *, special: bool = False) -> Encoding:
-        """Pieces of a sequence of words, as tagging needs them: `words[i]` is the word of piece i.
+        """Pieces of a sequence of words, as tagging needs them: `words[i]` of the result is the word of piece i.
 
         Every word has at least one piece: a word that is empty after normalisation becomes [UNK].
         """
-        lead = self.separator  # a byte-level vocabulary marks a word by the space before it
+        lead = self.separator  # in a byte-level vocabulary, a word begins with a space
         texts = [lead * (i > 0) + word for i, word in enumerate(words)]
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
@@ -237,9 +238,9 @@ class Tokenizer(Processor[str]):
     ) -> tuple[np.ndarray, np.ndarray]:
         """[CLS] first [SEP], or [CLS] first [SEP] second [SEP]: tokens [T] and segments [T], both int64.
 
-        Where T would exceed `length`, the longer sequence is cut from its end, one piece at a time (the second
-        where both are equally long). A frame of no tokens around nothing becomes the `cls`: there is always a token to
-        answer at. Raises UnmaskError where `length` cannot hold the special tokens.
+        If T would exceed `length`, pieces are removed one by one from the end of the longer sequence (of the second one
+        if both are equally long). An empty result becomes the `cls`, so that a head has a token to read. Raises
+        UnmaskError if `length` cannot hold the special tokens.
         """
         template = self._templates[second is not None]
         parts = [np.asarray(part, dtype=np.int64) for part in (first, second) if part is not None]
@@ -257,43 +258,43 @@ class Tokenizer(Processor[str]):
         return np.concatenate(tokens), np.concatenate(segments)
 
     def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
-        """What an encoder–decoder reads of a source [T]: its ids and `end`, at most `most` in all, so that the last
-        ones may be left out."""
+        """The input of an encoder–decoder [T]: the ids of a source and `end`, `most` in all at most; surplus ids are
+        cut off."""
         return np.append(ids[: most - 1], np.int32(self.end))
 
     def example(self, item: str) -> Example:
-        """A text between its special tokens: tokens and segments [T]; like `ids`, it reads no special token in it."""
+        """A text between its special tokens: tokens and segments [T]; like `ids`, it reads plain characters."""
         return Example(*self.join(self.ids([item])[0]))
 
     def describe(self, item: str, place: int) -> Region | None:
         encoding = self.encode(item, special=False)
-        # Numbers below all ids stand for the pieces, so that special tokens are told from them.
+        # Negative numbers stand for the pieces, to distinguish them from special tokens.
         framed, _ = self.join(np.arange(-len(encoding), 0))
         if not 0 <= place < len(framed):
-            raise UnmaskError(f"The text has {len(framed)} tokens, and none at place {place}.")
+            raise UnmaskError(f"The text has {len(framed)} tokens, so there is no place {place}.")
         if framed[place] >= 0:
             return None
         begin, end = encoding.offsets[framed[place]].tolist()
         return Region("characters", (begin,), (end,))
 
     def lacking(self, ids: np.ndarray) -> int:
-        """How many of the ids stand for what the vocabulary lacks."""
+        """The number of unknown tokens among the ids."""
         return int((ids == self.unknown).sum())
 
     def unread(self, examples: Sequence[Example]) -> str:
-        """One sentence where more than a token in a hundred stands for words that the vocabulary lacks."""
-        if self.unknown in (self.pad, self.cls, self.sep):  # a vocabulary of bytes lacks nothing
+        """A sentence if more than 1 % of the tokens are unknown, else empty."""
+        if self.unknown in (self.pad, self.cls, self.sep):  # a vocabulary of bytes has no unknown token
             return ""
         unknown = sum(self.lacking(example.tokens) for example in examples)
         share = unknown / max(1, sum(len(example.tokens) for example in examples))
         return f"{share:.1%} of the tokens stand for words that the vocabulary lacks." if share > 0.01 else ""
 
     def shown(self, source: str) -> str:
-        """A source as pages show it: whole."""
+        """A source in the form that pages show: unchanged."""
         return source
 
     def decode(self, ids: Iterable[int] | np.ndarray, *, special: bool = False) -> str:
-        """Text of the ids; special tokens are left out unless `special`, but for sentinels that a text may bring in."""
+        """Text of the ids. Special tokens are left out unless `special`, except sentinels that texts may contain."""
         pieces = [piece for piece in self.pieces(ids) if piece and (special or piece not in self._left_out)]
         if not any(piece in self._special for piece in pieces) or (self.splitter.joins_special and not self._sentinels):
             return self.splitter.join(pieces)
@@ -309,14 +310,14 @@ class Tokenizer(Processor[str]):
         return " ".join(part for part in [*parts, last.strip() if parts else last] if part)
 
     def require_mask(self) -> int:
-        """The mask. Raises UnmaskError where another token stands in for it, as in GPT-2, which hides no words."""
+        """The id of the mask. Raises UnmaskError if the vocabulary has no mask token, as that of GPT-2."""
         if self.mask in (self.cls, self.sep):
-            raise UnmaskError("The vocabulary has no mask to hide words by; learn the next token: --written next.")
+            raise UnmaskError("The vocabulary has no mask token; learn to predict the next token: --written next.")
         return self.mask
 
     def pieces(self, ids: Iterable[int] | np.ndarray) -> list[str]:
-        """The piece of each id, as it stands in the vocabulary; empty for an id without one, such as those with which
-        the vocabulary of a model is filled up."""
+        """The piece of each id in the vocabulary; empty for an id without a piece, such as those that pad the
+        vocabulary of a model."""
         return [self._pieces.get(int(i), "") for i in ids]
 
     @cached_property
@@ -330,7 +331,7 @@ class Tokenizer(Processor[str]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that ids depend on: the splitter, the vocabulary and its special tokens, of both sides."""
+        """SHA-256 of all that determines ids: splitter, vocabulary and special tokens of both sides."""
         sides = [self] if self._target is None else [self, self._target]
         facts = [
             {
@@ -353,7 +354,7 @@ class Tokenizer(Processor[str]):
         return Encoding(self._guard(_array(ids), special), _array(offsets).reshape(-1, 2), _array(words))
 
     def _guard(self, ids: np.ndarray, special: bool = False) -> np.ndarray:
-        """Plain text never yields a special token, even where the model itself knows one as an ordinary word."""
+        """Replace special tokens in plain text by the unknown token: the tokenizer's model may know one as a word."""
         if not special:
             forbidden = self._forbidden[ids]
             if forbidden.any():
@@ -361,7 +362,7 @@ class Tokenizer(Processor[str]):
         return ids
 
     def _parts(self, text: str) -> list[tuple[int | None, str]]:
-        """A text in parts: its tag at the beginning and its sentinels with their ids, and what is between them."""
+        """The parts of a text: the tag at its beginning and its sentinels, with their ids, and the text in between."""
         tag = text[: text.find("<<") + 2] if text.startswith(">>") else ""
         parts: list[tuple[int | None, str]] = [(self._tags[tag], tag)] if tag in self._tags else []
         text = text[len(parts[0][1]) :] if parts else text
@@ -378,7 +379,7 @@ def _row(values: Sequence[int]) -> np.ndarray:
 
 
 def shorten(lengths: Sequence[int], room: int) -> list[int]:
-    """Lengths of at most two sequences after cutting the longer one, piece by piece, until they fit the room."""
+    """Lengths of one or two sequences after removing pieces of the longer one until at most `room` are left."""
     if sum(lengths) <= room:
         return list(lengths)
     if len(lengths) == 1:

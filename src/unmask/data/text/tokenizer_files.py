@@ -15,7 +15,7 @@ from unmask.data.text.splitter import Template
 from unmask.data.text.vocabulary import LONGEST_WORD, PREFIX
 from unmask.errors import UnmaskError
 
-# Role -> names under which published vocabularies hold it, tried where no configuration says.
+# Role -> usual names in published vocabularies, which are tried if no configuration file has the name.
 ROLES = {
     "pad": ("[PAD]", "<pad>"),
     "unk": ("[UNK]", "<unk>"),
@@ -25,16 +25,19 @@ ROLES = {
 }
 
 ENDING_ROLES = {"eos_token": "sep", "unk_token": "unk", "pad_token": "pad"}
-"""Key of the configuration -> role, where nothing but `sep` stands around a text."""
+"""Key of the configuration -> role, in tokenizers whose only special token around a text is `sep`."""
 
 END_OF_TEXT = "<|endoftext|>"
-"""The one special token of GPT-2, which begins, ends and fills."""
+"""The only special token of GPT-2: start, end and padding."""
 SPACED = ("GPT2Tokenizer", "RobertaTokenizer")
-"""Classes of `transformers` that take `add_prefix_space` from tokenizer_config.json alone."""
+"""Classes of `transformers` that read `add_prefix_space` only from tokenizer_config.json."""
 
 
 def template(raw: Tokenizer, sequences: int) -> Template:
-    """The template that the tokenizer's own post-processor applies, read off an example."""
+    """The template of the tokenizer's post-processor, found by an example.
+
+    Raises UnmaskError, with only a reason, if the post-processor is not valid.
+    """
     if isinstance(raw.post_processor, processors.TemplateProcessing):
         _check(json.loads(raw.post_processor.__getstate__()))
     joined = raw.encode("a", "b" if sequences == 2 else None)
@@ -55,7 +58,7 @@ def template(raw: Tokenizer, sequences: int) -> Template:
 
 
 def _check(post_processor: Mapping[str, Any]) -> None:
-    """The library does not look whether a template's special tokens are defined, and panics where they are not."""
+    """Check that the special tokens of a template are defined: the library panics if they are not."""
     parts = [*post_processor["single"], *post_processor["pair"]]
     used = {part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part}
     missing = used - set(post_processor["special_tokens"])
@@ -64,17 +67,17 @@ def _check(post_processor: Mapping[str, Any]) -> None:
 
 
 def bert_normalizer(*, cased: bool, strip_accents: bool) -> normalizers.Normalizer:
-    """BERT's: control characters out, Chinese characters apart, capitals lowered unless `cased`."""
+    """BERT's normaliser: removes control characters, separates Chinese characters, and lower-cases unless `cased`."""
     normalizer: normalizers.Normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=not cased
     )
-    if strip_accents:  # stripping decomposes; composing again puts Hangul syllables back together
+    if strip_accents:  # stripping decomposes characters; NFC composes Hangul syllables again
         normalizer = normalizers.Sequence([normalizer, normalizers.NFC()])
     return normalizer
 
 
 def wordpiece(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer, unknown: str = "[UNK]") -> Tokenizer:
-    """BERT's tokenizer over a vocabulary: words between whitespace and punctuation, longest piece first."""
+    """BERT's tokenizer with a vocabulary: splits at whitespace and punctuation, then by longest match."""
     raw = Tokenizer(models.WordPiece(dict(vocabulary), unk_token=unknown, max_input_chars_per_word=LONGEST_WORD))
     raw.normalizer = normalizer
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -83,8 +86,8 @@ def wordpiece(vocabulary: Mapping[str, int], normalizer: normalizers.Normalizer,
 
 
 def read_vocabulary(path: Path, config: Mapping[str, Any], roles: Mapping[str, str]) -> Tokenizer:
-    """A vocab.txt (one piece a line, the line number is its id), with the published settings of BERT where the
-    configuration is silent: lower case, accents stripped if lower case. Raises UnmaskError where it is damaged."""
+    """Read a vocab.txt (one piece a line; the line number is its id). Settings that the configuration lacks are those
+    of BERT: lower case, and accents stripped if lower case. Raises UnmaskError if the file is damaged."""
     try:
         lines = bounded(path).decode("utf-8").removeprefix("\ufeff").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -109,17 +112,17 @@ def read_vocabulary(path: Path, config: Mapping[str, Any], roles: Mapping[str, s
     try:
         normalizer = normalizers.BertNormalizer(clean_text=True, **settings)
     except TypeError:
-        raise UnmaskError(f"The tokenizer_config.json beside {path} must hold true or false for {settings}.") from None
+        raise UnmaskError(f"The tokenizer_config.json next to {path} must have true or false for {settings}.") from None
     return wordpiece(vocabulary, normalizer, unknown)
 
 
 def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
-    """Byte-level BPE from vocab.json (piece -> id) and merges.txt (a pair a line, the first one merged first), as GPT-2
-    and RoBERTa have it. Raises UnmaskError where a file is missing or damaged, or one has a piece that the other lacks.
-    """
+    """Read a byte-level BPE from vocab.json (piece -> id) and merges.txt (a pair a line, in the order of merging), as
+    for GPT-2 and RoBERTa. Raises UnmaskError if a file is missing or damaged, or if merges use pieces that vocab.json
+    lacks."""
     vocabulary = read_json(folder / "vocab.json")
     if not vocabulary or not all(type(i) is int and 0 <= i < 2**31 for i in vocabulary.values()):
-        raise UnmaskError(f"{folder / 'vocab.json'} is not a vocabulary: it must map pieces to their numbers.")
+        raise UnmaskError(f"{folder / 'vocab.json'} is not a vocabulary: it must map pieces to ids.")
     place = folder / "merges.txt"
     try:
         lines = bounded(place).decode("utf-8").split("\n")
@@ -133,15 +136,15 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
         for piece in (first, second, first + second):
             if piece not in vocabulary or not second:
                 raise UnmaskError(
-                    f"{place} does not belong to the vocab.json beside it: line {number}, '{line}', must hold two "
-                    "pieces that are in it, as is what they make together."
+                    f"{place} does not belong to the vocab.json next to it: line {number}, '{line}', must have two "
+                    "pieces of it, whose concatenation is in it too."
                 )
         merges.append((first, second))
     try:
         raw = Tokenizer(models.BPE(vocabulary, merges))
-    except Exception as error:  # the library raises bare Exception; TypeError for half a character
+    except Exception as error:  # the library raises bare Exception, or TypeError for a lone surrogate
         reason = str(error).splitlines()[0]
-        raise UnmaskError(f"{folder / 'vocab.json'} and {place.name} are no vocabulary: {reason}.") from None
+        raise UnmaskError(f"{folder / 'vocab.json'} and {place.name} are not a vocabulary: {reason}.") from None
     spaced = bool(config.get("add_prefix_space", False))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     raw.decoder = decoders.ByteLevel()
@@ -152,10 +155,10 @@ def read_pairs(folder: Path, config: Mapping[str, Any]) -> Tokenizer:
 
 
 def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
-    """A tokenizer.json of the WordPiece, BPE or unigram kind. Raises UnmaskError where it is damaged or another.
+    """Read a tokenizer.json with WordPiece, BPE or unigram. Raises UnmaskError if it is damaged or of another kind.
 
-    Whether a space is put before a text, tokenizer_config.json decides where it names a class of `transformers` that
-    asks it and not the file.
+    If tokenizer_config.json names a class of `transformers` that reads `add_prefix_space` there (SPACED), that setting
+    is used instead of the one in tokenizer.json.
     """
     with named(path):
         raw = Tokenizer.from_buffer(bounded(path))
@@ -165,13 +168,13 @@ def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece, BPE and unigram can be used.")
     if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel) and _frames_nothing(raw):
-        raw.post_processor = None  # it leaves in the offset of a word the space before it
+        raw.post_processor = None  # its offsets of a word include the space before it
     check_unknown(raw, path)
     return raw
 
 
 def _with_space(raw: Tokenizer, spaced: bool) -> Tokenizer:
-    """A byte-level tokenizer that puts a space before a text, or does not; any other as it is."""
+    """Set whether a byte-level tokenizer puts a space before a text; other tokenizers stay unchanged."""
     if not isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel) or raw.pre_tokenizer.add_prefix_space == spaced:
         return raw
     facts = json.loads(raw.to_str())
@@ -182,27 +185,27 @@ def _with_space(raw: Tokenizer, spaced: bool) -> Tokenizer:
 
 
 def _frames_nothing(raw: Tokenizer) -> bool:
-    """Whether a post-processor puts no token around a text."""
+    """Whether a post-processor adds no token to a text."""
     if isinstance(raw.post_processor, processors.TemplateProcessing):
         return not json.loads(raw.post_processor.__getstate__())["special_tokens"]
     return isinstance(raw.post_processor, processors.ByteLevel)
 
 
 def check_unknown(raw: Tokenizer, path: Path) -> None:
-    """Raises UnmaskError where a vocabulary lacks what it says stands for unknown words, which the library tells only
-    when it meets one."""
+    """Raises UnmaskError if the vocabulary lacks its unknown token. The library notices this only at the first unknown
+    word."""
     unknown = getattr(raw.model, "unk_token", None)
     if unknown is not None and raw.model.token_to_id(unknown) is None:
         raise UnmaskError(f"{path} is damaged: its vocabulary lacks its own unknown token '{unknown}'.")
 
 
 def optional_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, empty where there is no file. Raises UnmaskError where it is damaged."""
+    """Read a JSON object; empty if there is no file. Raises UnmaskError if the file is damaged."""
     return read_json(path) if path.is_file() else {}
 
 
 def named_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
-    """Role -> name of its special token, as the configuration files say; earlier files win."""
+    """Role -> name of its special token in the configuration files; earlier files take precedence."""
     roles: dict[str, str] = {}
     for role in ROLES:
         for config in configs:
@@ -214,7 +217,7 @@ def named_roles(*configs: Mapping[str, Any]) -> dict[str, str]:
 
 
 def complete_roles(raw: Tokenizer, named: Mapping[str, str]) -> dict[str, str]:
-    """Role -> name for all roles. Raises UnmaskError where the vocabulary lacks one of them."""
+    """Role -> name, for all roles. Raises UnmaskError if the vocabulary lacks one of them."""
     roles, sole = {}, sole_special(raw)
     for role, usual in ROLES.items():
         candidates = (named[role],) if role in named else (*usual, *sole)
@@ -226,7 +229,7 @@ def complete_roles(raw: Tokenizer, named: Mapping[str, str]) -> dict[str, str]:
 
 
 def sole_special(raw: Tokenizer) -> tuple[str, ...]:
-    """The token that stands for all roles that a vocabulary has none for: GPT-2's end of text, GPT's unknown piece."""
+    """The token for all roles without one: the end of text of GPT-2, or the unknown token of GPT; else empty."""
     if raw.token_to_id(END_OF_TEXT) is not None:
         return (END_OF_TEXT,)
     of_gpt = isinstance(raw.model, models.BPE) and raw.model.end_of_word_suffix == "</w>"
@@ -234,18 +237,18 @@ def sole_special(raw: Tokenizer) -> tuple[str, ...]:
 
 
 def frame(raw: Tokenizer, cls: str, sep: str) -> processors.PostProcessor:
-    """What stands around a text where the file does not say: [CLS] and [SEP]; nothing in the manner of GPT."""
+    """The post-processor for a file without one: [CLS] and [SEP] around a text, or nothing for GPT and GPT-2."""
     if not sole_special(raw):
         return bert_template(raw, cls, sep)
     if isinstance(raw.pre_tokenizer, pre_tokenizers.ByteLevel):
         spaced = raw.pre_tokenizer.add_prefix_space
-        # The space before a word is part of its piece, not of the word.
+        # The offsets of a word leave out the space before it, which is part of its piece.
         return processors.ByteLevel(add_prefix_space=spaced, trim_offsets=True)
     return processors.TemplateProcessing(single="$A:0", pair="$A:0 $B:0", special_tokens=[])
 
 
 def mark_special(raw: Tokenizer, names: list[str]) -> None:
-    """Have the tokenizer know these pieces of its vocabulary as special tokens."""
+    """Mark these pieces of the vocabulary as special tokens."""
     known = {token.content for token in raw.get_added_tokens_decoder().values() if token.special}
     raw.add_special_tokens([AddedToken(n, normalized=False, special=True) for n in names if n not in known])
 
@@ -260,7 +263,7 @@ def bert_template(raw: Tokenizer, cls: str, sep: str) -> processors.TemplateProc
 
 
 def lowercases(normalizer: Mapping[str, Any] | None) -> bool:
-    """Whether a normaliser, as its JSON describes it, lowers capitals."""
+    """Whether a normaliser, given as its JSON, lower-cases texts."""
     if not normalizer:
         return False
     inner = normalizer.get("normalizers") or []
@@ -269,12 +272,12 @@ def lowercases(normalizer: Mapping[str, Any] | None) -> bool:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Within it, what goes wrong where a tokenizer.json is read becomes an UnmaskError that names it."""
+    """Within the block, errors of reading a tokenizer.json become an UnmaskError that names the file."""
     try:
         yield
     except (UnmaskError, KeyboardInterrupt, MemoryError):
         raise
     except OSError as error:
         raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except BaseException as error:  # the library raises bare Exception for damage, and its panics are none
+    except BaseException as error:  # the library raises bare Exception for damage; its panics are no Exception
         raise UnmaskError(f"{path} is damaged or not a tokenizer: {error}.") from None

@@ -1,4 +1,4 @@
-"""WordPiece vocabularies trained on text: a bounded sample, an alphabet, merges; the same every time."""
+"""WordPiece vocabularies, trained on text reproducibly: a sample of bounded size, an alphabet, merges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unmask.errors import UnmaskError
 
 PREFIX = "##"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-LONGEST_WORD = 100  # characters of a word that WordPiece takes; a longer one is unknown, and no piece is learned of it
+LONGEST_WORD = 100  # characters; WordPiece treats a longer word as unknown, and training ignores it
 PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
 _LARGEST = 1 << 64
 
@@ -27,14 +27,14 @@ def learn(
 ) -> dict[str, int]:
     """Piece -> id of a WordPiece vocabulary of at most `size` pieces, special tokens first.
 
-    Merges follow the count of the pair, as in `tokenizers`; pieces that are seen once are not kept, so a small
-    text gives a smaller vocabulary. The alphabet holds the commonest characters and at most half of the pieces. Words
-    of more than LONGEST_WORD characters, such as encoded files, do not count.
+    Merges are chosen by the count of the pair, as in `tokenizers`; pieces that occur once are not kept, so a small text
+    gives a smaller vocabulary. The alphabet has the most frequent characters, and at most half of the pieces. Words of
+    more than LONGEST_WORD characters, such as encoded files, are ignored.
 
-    Raises UnmaskError where the size is too small or the text holds no words.
+    Raises UnmaskError if the size is too small, and for texts without words.
     """
     if size < len(SPECIALS) + 4:
-        raise UnmaskError(f"A vocabulary of {size} is too small: ask for at least {len(SPECIALS) + 4} pieces.")
+        raise UnmaskError(f"A vocabulary of {size} is too small: set at least {len(SPECIALS) + 4} pieces.")
     passages = sample(texts, byte_budget)
     worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
     worker.normalizer = normalizer
@@ -59,17 +59,17 @@ def learn(
 
 
 def without_long_words() -> pre_tokenizers.PreTokenizer:
-    """A step behind one that cuts text into words, maybe with the space before them: it takes the long ones out."""
+    """A step after the one that cuts text into words, with or without the space before them: it removes long words."""
     pattern = rf"^(?: [\s\S]{{{LONGEST_WORD + 1},}}|[^ ][\s\S]{{{LONGEST_WORD},}})$"
     return pre_tokenizers.Split(Regex(pattern), "removed")
 
 
 def sample(texts: Iterable[str], byte_budget: int) -> list[str]:
-    """Passages of the texts, in order, whose UTF-8 is at most about `byte_budget` bytes together.
+    """A sample of passages of the texts, in order, of at most about `byte_budget` bytes of UTF-8.
 
-    A passage is kept if and only if the 64-bit BLAKE2b hash of its number and content lies below a rate, which
-    starts at 1 and halves whenever the kept passages exceed the budget: what is kept is spread evenly over the
-    whole input, does not depend on chance, and no more than the budget is ever held.
+    A passage is kept if the 64-bit BLAKE2b hash of its number and content is below a rate, which starts at 1 and halves
+    whenever the kept passages exceed the budget. So the sample is spread evenly over the whole input and is
+    deterministic, and the memory is bounded by the budget.
     """
     rate = _LARGEST
     kept: list[tuple[int, int, str]] = []
@@ -89,7 +89,7 @@ def sample(texts: Iterable[str], byte_budget: int) -> list[str]:
 
 
 def _passages(text: str) -> Iterator[str]:
-    """The text in cuts of at most PASSAGE characters, at whitespace where there is any."""
+    """The text in parts of at most PASSAGE characters, cut at whitespace if there is any."""
     begin = 0
     while len(text) - begin > PASSAGE:
         end = max(text.rfind(" ", begin + 1, begin + PASSAGE), text.rfind("\n", begin + 1, begin + PASSAGE))
@@ -100,7 +100,7 @@ def _passages(text: str) -> Iterator[str]:
 
 
 def clean(text: str) -> str:
-    """The text with each lone surrogate, which UTF-8 cannot hold, replaced by U+FFFD: the length stays the same."""
+    """The text with each lone surrogate, which UTF-8 cannot encode, replaced by U+FFFD; the length stays the same."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -109,12 +109,12 @@ def clean(text: str) -> str:
 
 
 def _letters(size: int) -> int:
-    """How many different characters the alphabet may hold: each costs up to two pieces (`a` and `##a`)."""
+    """The largest number of characters of the alphabet; each takes up to two pieces (`a` and `##a`)."""
     return max(size // 4, min(100, (size - len(SPECIALS)) // 2))
 
 
 def _alphabet(worker: Tokenizer, passages: list[str], limit: int) -> list[str]:
-    """The `limit` commonest characters as they begin words (`a`), then as they continue them (`##a`), sorted."""
+    """The `limit` most frequent characters: first those that begin words (`a`), then continuing ones (`##a`)."""
     worker.train_from_iterator(passages, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
     found = worker.get_vocab(with_added_tokens=False)
     letters = {piece for piece in found if len(piece) == 1}

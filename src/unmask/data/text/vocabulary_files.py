@@ -1,4 +1,4 @@
-"""The files of tokenizers: which a folder has; those of Marian, T5, SentencePiece and our own are read and written."""
+"""The files of tokenizers: finds those of a folder; reads and writes those of Marian, T5, SentencePiece and unmask."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ PLAIN_FILE = "subwords.json"
 SOURCE, TARGET, VOCABULARY, TARGET_VOCABULARY = "source.spm", "target.spm", "vocab.json", "target_vocab.json"
 T5_MODEL, TOKENIZER, CONFIG = "spiece.model", "tokenizer.json", "tokenizer_config.json"
 FRAMED = (TOKENIZER, "vocab.txt", "merges.txt")
-"""Files of tokenizers that frame a text, the one that is read first."""
+"""Files of tokenizers that frame a text with special tokens, in order of precedence."""
 WRITTEN = (PLAIN_FILE, SOURCE, T5_MODEL)
 MODELS = (".model", ".spm")
-"""How files of SentencePiece are called."""
+"""Suffixes of the files of SentencePiece."""
 
 
 SPECIALS = {"sep": "</s>", "unk": "<unk>", "pad": "<pad>"}
-"""Role -> the piece that plays it, where nothing else is said."""
+"""Role -> its piece by default."""
 
 
 def read(path: Path) -> tuple[Side, Side]:
-    """The sides of source and target, one and the same where they share all, of a tokenizer that frames texts as its
-    file says: from a folder or a single file. Raises UnmaskError where there is none, it is damaged, or asks for what
-    is not supported."""
+    """Read the sides of source and target (the same object if they do not differ) of a tokenizer with the templates of
+    its file, from a folder or a single file. Raises UnmaskError if there is no tokenizer, if it is damaged, or if it
+    needs an unsupported feature."""
     if not path.exists():
         raise UnmaskError(f"There is no tokenizer {path}.")
     folder = path if path.is_dir() else path.parent
@@ -70,14 +70,14 @@ def read(path: Path) -> tuple[Side, Side]:
         side = library.side(raw, roles)
     except (KeyboardInterrupt, MemoryError):
         raise
-    except BaseException as error:  # a panic of the library underneath is no Exception
+    except BaseException as error:  # a panic of the library is not an Exception
         raise UnmaskError(f"{path} cannot be used: {error}") from None
     return side, side
 
 
 def read_written(path: Path) -> tuple[Side, Side]:
-    """The same for a model that reads a text and writes another: nothing but `sep` stands around a text, and sentinels
-    and tags in it are read."""
+    """As `read`, for an encoder–decoder: `sep` after a text is its only special token, and sentinels and tags in a text
+    are read."""
     source, target = _written(path)
     sides = replace(source, sentinels=True), replace(target, sentinels=True)
     return sides[0], sides[0] if source is target else sides[1]
@@ -102,7 +102,7 @@ def _written(path: Path) -> tuple[Side, Side]:
 
 
 def write(folder: Path, source: Side, target: Side, length: int | None, segments: bool) -> list[str]:
-    """Write the files of a tokenizer, as its kind has them; returns their names. See `Tokenizer.save`."""
+    """Write the files of a tokenizer in the format of its kind, and return their names. See `Tokenizer.save`."""
     if source.splitter.kind in PLAIN:
         return write_plain(folder, source)
     if isinstance(source.splitter, Library):
@@ -116,7 +116,7 @@ def write(folder: Path, source: Side, target: Side, length: int | None, segments
 
 
 def read_model(path: Path) -> Side:
-    """A .model or .spm file with the ids it gives its pieces; </s> and <pad> follow them where it has none."""
+    """Read a .model or .spm file with its ids; if it lacks </s> or <pad>, their ids follow."""
     splitter = _sentencepiece(path)
     vocabulary = {piece: i for i, piece in enumerate(splitter.pieces)}
     found = {role: splitter.role(key) for role, key in (("sep", "eos"), ("unk", "unk"), ("pad", "pad"))}
@@ -127,7 +127,7 @@ def read_model(path: Path) -> Side:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     with atomic(path) as temporary:
         temporary.write_bytes(content)
 
@@ -147,20 +147,20 @@ def _sentencepiece(path: Path) -> SentencePiece:
 
 
 def holds_t5(folder: Path) -> bool:
-    """Whether a folder has the SentencePiece model of a T5; that of an ALBERT has the same name."""
+    """Whether a folder has the SentencePiece model of a T5; the file of an ALBERT has the same name."""
     config, model = optional_json(folder / CONFIG), optional_json(folder / "config.json")
     of_t5 = str(config.get("tokenizer_class")).startswith("T5") or model.get("model_type") in ("t5", "mt5")
     return of_t5 and (folder / T5_MODEL).is_file()
 
 
 def read_t5(folder: Path) -> Side:
-    """spiece.model, with the sentinels behind its pieces, <extra_id_0> the last of all."""
+    """Read spiece.model; the ids of the sentinels follow those of its pieces, <extra_id_0> last."""
     config, model = optional_json(folder / CONFIG), optional_json(folder / "config.json")
     kind = str(config.get("tokenizer_class"))
     of_pegasus = model.get("model_type") == "pegasus" and not kind.startswith("T5")
-    if kind.startswith("Pegasus") or of_pegasus:  # its ids stand 103 higher than those of its pieces
+    if kind.startswith("Pegasus") or of_pegasus:  # its ids are 103 higher than those in the file
         raise UnmaskError(
-            f"{folder / T5_MODEL} is numbered as Pegasus does, which is not supported; save it with transformers as a "
+            f"{folder / T5_MODEL} has the ids of Pegasus, which are not supported; save it with transformers as a "
             f"{TOKENIZER}, and remove {T5_MODEL}."
         )
     side = read_model(folder / T5_MODEL)
@@ -174,7 +174,7 @@ def read_t5(folder: Path) -> Side:
 
 
 def write_t5(folder: Path, side: Side, length: int | None) -> list[str]:
-    """Write what transformers' T5Tokenizer reads; returns the names of the files."""
+    """Write the files for the T5Tokenizer of transformers, and return their names."""
     config: dict[str, Any] = {"tokenizer_class": "T5Tokenizer", "extra_ids": len(side.added)}
     config |= {key: side.roles[role] for key, role in ENDING_ROLES.items()}
     config |= {} if length is None else {"model_max_length": length}
@@ -184,12 +184,12 @@ def write_t5(folder: Path, side: Side, length: int | None) -> list[str]:
 
 
 def is_t5(side: Side) -> bool:
-    """Whether a side is that of a T5 folder, by its sentinels."""
+    """Whether a side belongs to a T5 folder: a SentencePiece model with sentinels."""
     return sentinel(0) in side.added and isinstance(side.splitter, SentencePiece)
 
 
 def read_ending(folder: Path) -> Side:
-    """A tokenizer.json of any kind, with the special pieces that tokenizer_config.json names."""
+    """Read a tokenizer.json of any kind, with the special pieces in tokenizer_config.json."""
     place = folder / TOKENIZER
     with named(place):
         raw = RawTokenizer.from_buffer(bounded(place))
@@ -197,7 +197,7 @@ def read_ending(folder: Path) -> Side:
     roles, _ = _roles(folder)
     for piece in roles.values():
         if raw.token_to_id(piece) is None:
-            raise UnmaskError(f"{place} lacks the special piece '{piece}'; name it in {CONFIG} beside it.")
+            raise UnmaskError(f"{place} lacks the special piece '{piece}'; name it in {CONFIG} next to it.")
     with named(place):
         return library.ending_side(raw, roles)
 
@@ -206,7 +206,7 @@ def read_ending(folder: Path) -> Side:
 
 
 def read_marian(folder: Path) -> tuple[Side, Side]:
-    """source.spm, target.spm and vocab.json (with target_vocab.json, where each side has ids of its own)."""
+    """Read source.spm, target.spm and vocab.json, and target_vocab.json if the sides have separate ids."""
     roles, config = _roles(folder)
     if config.get("sp_model_kwargs"):
         raise UnmaskError(f"{folder / CONFIG} asks for sp_model_kwargs, which are not supported; remove them.")
@@ -221,7 +221,7 @@ def read_marian(folder: Path) -> tuple[Side, Side]:
 
 
 def write_marian(folder: Path, source: Side, target: Side, length: int | None) -> list[str]:
-    """Write what transformers' MarianTokenizer reads; returns the names of the files."""
+    """Write the files for the MarianTokenizer of transformers, and return their names."""
     separate = dict(source.vocabulary) != dict(target.vocabulary)
     config: dict[str, Any] = {"tokenizer_class": "MarianTokenizer", "separate_vocabs": separate}
     config |= {key: source.roles[role] for key, role in ENDING_ROLES.items()}
@@ -249,7 +249,7 @@ def _same(one: Side, other: Side) -> bool:
 
 
 def _roles(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """The pieces that a folder names for the roles, and its tokenizer_config.json."""
+    """The pieces of the roles in a folder, and its tokenizer_config.json."""
     config, older = optional_json(folder / CONFIG), optional_json(folder / "special_tokens_map.json")
     named = {role: name for key, role in ENDING_ROLES.items() if (name := _token(config, older, key))}
     return SPECIALS | named, config
@@ -262,7 +262,8 @@ def _token(config: Mapping[str, Any], older: Mapping[str, Any], key: str) -> str
 
 
 def _vocabulary(path: Path, roles: Mapping[str, str], added: Mapping[str, int]) -> dict[str, int]:
-    """Piece -> id from a vocab.json, with the added pieces. Raises UnmaskError where ids are missing or repeated."""
+    """Piece -> id from a vocab.json and the added pieces. Raises UnmaskError if an id is not valid or repeated, or a
+    special piece is missing."""
     vocabulary = read_json(path)
     for piece, number in vocabulary.items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
@@ -274,12 +275,12 @@ def _vocabulary(path: Path, roles: Mapping[str, str], added: Mapping[str, int]) 
             raise UnmaskError(f"{path} is damaged: '{owner[number]}' and '{piece}' both have the id {number}.")
     for name in roles.values():
         if name not in vocabulary:
-            raise UnmaskError(f"{path} lacks the special piece '{name}'; is it the vocabulary of this model?")
+            raise UnmaskError(f"{path} lacks the special piece '{name}'; use the vocabulary of this model.")
     return vocabulary
 
 
 def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
-    """Special pieces that were added to a vocabulary: piece -> id."""
+    """The special pieces that are added to a vocabulary: piece -> id."""
     entries = config.get("added_tokens_decoder") or {}
     path = folder / "added_tokens.json"
     listed = list(entries.items()) if isinstance(entries, Mapping) else [("", None)]
@@ -296,7 +297,7 @@ def _added(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _is_id(text: str) -> bool:
-    """Whether a text is a whole number below 10^10, which is more than any id."""
+    """Whether a text is a whole number below 10^10, a limit above all ids."""
     return text.isdecimal() and len(text) < 11
 
 
@@ -304,7 +305,7 @@ def _is_id(text: str) -> bool:
 
 
 def read_plain(path: Path) -> Side:
-    """The JSON file of a vocabulary of words or characters."""
+    """Read the JSON file of a vocabulary of words or characters."""
     facts = read_json(path)
     kind, pieces = facts.get("kind"), facts.get("pieces")
     if not isinstance(kind, str) or not isinstance(pieces, list) or not all(isinstance(p, str) for p in pieces):
@@ -318,7 +319,7 @@ def read_plain(path: Path) -> Side:
 
 
 def write_plain(folder: Path, side: Side) -> list[str]:
-    """Write the JSON file of a vocabulary of words or characters; returns its name in a list."""
+    """Write the JSON file of a vocabulary of words or characters; return its name in a list."""
     pieces = sorted(side.vocabulary, key=side.vocabulary.__getitem__)
     write_bytes(folder / PLAIN_FILE, _json({**side.splitter.facts(), "pieces": pieces}))
     return [PLAIN_FILE]

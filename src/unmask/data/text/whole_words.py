@@ -1,4 +1,5 @@
-"""Tokenizers whose tokens are words, for word models: the commonest have a token each, and all others share one."""
+"""Tokenizers whose tokens are words, for word models: each of the most frequent words has a token, all others are
+[UNK]."""
 
 from __future__ import annotations
 
@@ -21,19 +22,19 @@ def train(
     strip_accents: bool = False,
     byte_budget: int = 200_000_000,
 ) -> Tokenizer:
-    """A token for each word that the texts hold, the commonest where they hold more than fit; others are [UNK].
+    """Train a tokenizer with a token for each of the most frequent words of the texts; other words are [UNK].
 
-    texts          read once; at most about `byte_budget` bytes of them are held
-    size           tokens at most; [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
-    cased          keep capitals, else lower them
-    strip_accents  `é` becomes `e`; Hangul syllables stay whole either way
+    texts          read once; at most about `byte_budget` bytes of them are kept in memory
+    size           largest number of tokens; [PAD] [UNK] [CLS] [SEP] [MASK] are the ids 0 … 4
+    cased          whether to keep capitals; else texts are lower-cased
+    strip_accents  whether `é` becomes `e`; Hangul syllables stay whole in both cases
 
-    Words are those of WordPiece: runs between whitespace and punctuation, of at most 100 characters. In its file it is
-    WordPiece without a piece that continues with a word. Raises UnmaskError for a text without words, and too small a
-    size.
+    Words are those of WordPiece: runs between whitespace and punctuation, of at most 100 characters. The file has the
+    format of a WordPiece vocabulary without continuing pieces. Raises UnmaskError for texts without words, and for a
+    size that is too small.
     """
     if size <= len(SPECIALS):
-        raise UnmaskError(f"A vocabulary of {size} holds no word: ask for at least {len(SPECIALS) + 1}.")
+        raise UnmaskError(f"A vocabulary of {size} has no room for words: set at least {len(SPECIALS) + 1}.")
     normalizer = files.bert_normalizer(cased=cased, strip_accents=strip_accents)
     counts = count(texts, normalizer, byte_budget)
     if not counts:
@@ -43,8 +44,8 @@ def train(
 
 
 def count(texts: Iterable[str], normalizer: normalizers.Normalizer, byte_budget: int) -> Counter[str]:
-    """How often each word stands in the texts, or in a sample of them of about `byte_budget` bytes; without those of
-    more than LONGEST_WORD characters."""
+    """The count of each word in the texts, or in a sample of about `byte_budget` bytes; words of more than LONGEST_WORD
+    characters are left out."""
     cut, counts = pre_tokenizers.BertPreTokenizer(), Counter[str]()
     for passage in sample(texts, byte_budget):
         found = cut.pre_tokenize_str(normalizer.normalize_str(passage))
