@@ -14,9 +14,7 @@ PAGE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 
 @pytest.fixture
 def tables(monkeypatch):
-    monkeypatch.setitem(
-        huggingface.TABLES, "unmask-rope", huggingface.TABLES["bert"]
-    )  # so that it is gone again afterwards
+    monkeypatch.setitem(huggingface.TABLES, "unmask-rope", huggingface.TABLES["bert"])  # deleted after the test
     del huggingface.TABLES["unmask-rope"]
 
 
