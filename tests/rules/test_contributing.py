@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parents[2] / "CONTRIBUTING.md"
 
 @pytest.fixture
 def tables(monkeypatch):
-    monkeypatch.setitem(huggingface.TABLES, "rope", huggingface.TABLES["bert"])  # so that it is gone again afterwards
-    del huggingface.TABLES["rope"]
+    monkeypatch.setitem(huggingface.TABLES, "unmask-rope", huggingface.TABLES["bert"])  # deleted after the test
+    del huggingface.TABLES["unmask-rope"]
 
 
 @pytest.mark.usefixtures("tables")

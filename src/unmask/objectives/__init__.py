@@ -4,6 +4,7 @@ from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
 from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig
 from unmask.objectives.causal import CausalLM, CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
+from unmask.objectives.contrastive import Contrastive, ContrastiveConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
@@ -23,6 +24,8 @@ __all__ = [
     "BidirectionalLMConfig",
     "CausalLM",
     "CausalLMConfig",
+    "Contrastive",
+    "ContrastiveConfig",
     "Join",
     "Joint",
     "MaskedAutoencoder",
