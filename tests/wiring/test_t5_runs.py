@@ -308,7 +308,7 @@ def test_the_folder_is_asked_as_that_of_an_encoder_is(
         (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--no-answer", "1"], "leave --no-answer out"),
         (["predict", "--model", run, "--no-answer", "1", "a"], "leave --no-answer out"),
         (["predict", "--model", run, "--file", str(tmp_path / "squad.json"), *written], "leave --na-prob-file out"),
-        (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--length", "64"], "leave it out"),
+        (["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--length", "64"], "leave --length out"),
         (["predict", "--model", run, "--file", str(tuned / "dev.tsv")], "Text 1 has a tab, as pairs have"),
         (["predict", "--model", str(tuned / "base"), "a"], "use `unmask translate`"),
         (["evaluate", "--model", str(tuned / "base"), "--data", str(tuned / "dev.tsv")], "use `unmask translate`"),
@@ -446,7 +446,7 @@ def test_another_algorithm_wants_a_rate_of_its_own(
     main(["pretrain", "t5-tiny", "--algorithm", "adamw", "--lr", "3e-3", "--fields"])
     with pytest.raises(SystemExit):
         main(["train", "--from", str(tuned / "base"), "--pairs", "a.tsv", "--out", "b", "--algorithm", "adamw"])
-    assert "say --lr as well" in capsys.readouterr().err
+    assert "set --lr too" in capsys.readouterr().err
 
 
 def test_one_that_dies_while_it_tidies_has_ended(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,7 +480,7 @@ def test_the_verbs_of_translation_take_the_folder(tuned: Path, capsys: pytest.Ca
     assert "BLEU" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["train", "--from", str(tuned / "base"), *where, *short[:-1], str(tuned / "y"), "--dim", "32"])
-    assert "keeps the sizes of the model" in capsys.readouterr().err
+    assert "keeps its sizes" in capsys.readouterr().err
     for option in (
         ["--vocabulary.size", "50"],
         ["--size=8000"],
@@ -878,7 +878,7 @@ def test_training_texts_that_are_too_long_are_cut(blank: Path, tmp_path: Path) -
     for read, whole in zip(prepared.train.read, prepared.task.pairs(prepared.sets["train"]).sources, strict=True):
         assert read.tolist() == pieces.ids([whole])[0][:127].tolist()
     assert all("longer than" not in note for note in notes_of(run.replace(rows={"length": 310})))
-    with pytest.raises(UnmaskError, match="fits in 6 tokens with its question: raise --length"):
+    with pytest.raises(UnmaskError, match="fits into 6 tokens with its question: raise --length"):
         prepare(run.replace(rows={"length": 6, "most": 9}), Notes(None))
 
 
