@@ -322,7 +322,7 @@ def test_the_table_and_its_json(tmp_path, capsys):
         ([("good", "yes"), ("bad", "no")], ["--characters"], "--characters is for --task question-answering"),
         ([("good", "yes"), ("bad", "no")], ["--balance", "weights"], "There is no field 'balance'"),
         ([("good", "yes"), ("bad", "no")], ["--text", "review"], "review"),
-        ([("good", "yes"), ("bad", "no")], ["--task", "embedding"], "no two columns of texts"),
+        ([("good", "yes"), ("bad", "no")], ["--task", "embedding"], "no columns of pairs"),
     ],
 )
 def test_bad_rows_are_one_sentence(rows, options, sentence, tmp_path, capsys):
