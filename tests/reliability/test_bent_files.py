@@ -96,7 +96,7 @@ def test_results_of_label_studio_that_are_no_list(tmp_path):
 def test_half_a_character_in_a_vocabulary(tmp_path):
     (tmp_path / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "\\ud83d": 3}')
     (tmp_path / "merges.txt").write_text("a b\n")
-    with pytest.raises(UnmaskError, match="no vocabulary"):
+    with pytest.raises(UnmaskError, match="are not a vocabulary"):
         Tokenizer.load(tmp_path)
 
 

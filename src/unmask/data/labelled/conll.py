@@ -114,7 +114,7 @@ def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -
 
 
 def is_universal(path: Path, found: list[Block]) -> bool:
-    """Whether a file is CoNLL-U: by its name, else by ten columns, the first of which numbers words."""
+    """Whether a file is CoNLL-U: by its name, else by ten columns with the numbers of words first."""
     if ".conllu" in (suffix.lower() for suffix in bare(path).suffixes):
         return True
     first = found[0][0][1]
