@@ -430,8 +430,8 @@ def edit(folder, name, change):
         ("modules.json", "{", "modules.json is damaged"),
         ("modules.json", "[1]", "modules.json is damaged"),
         ("modules.json", "[]", "lists nothing"),
-        ("modules.json", lambda m: m[:1], "must pass Transformer, then Pooling"),
-        ("modules.json", lambda m: [m[0], m[2], m[1]], "must pass Transformer, then Pooling"),
+        ("modules.json", lambda m: m[:1], "must list Transformer, then Pooling"),
+        ("modules.json", lambda m: [m[0], m[2], m[1]], "must list Transformer, then Pooling"),
         (
             "modules.json",
             lambda m: [*m, {**m[1], "type": "sentence_transformers.models.Dense"}],

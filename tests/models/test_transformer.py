@@ -320,7 +320,7 @@ def test_an_average_is_the_mean_of_the_checkpoints(tmp_path: Path) -> None:
     for wrong, sentence in (
         ({"a": torch.ones(2), "b": torch.ones(3)}, "'n' is in only one of"),
         ({"a": torch.ones(3), "b": torch.ones(3), "n": torch.tensor([7])}, r"'a' has the shape \[3\]"),
-        ({"a": torch.ones(2), "b": torch.ones(3), "n": torch.tensor([8])}, "'n' holds whole numbers"),
+        ({"a": torch.ones(2), "b": torch.ones(3), "n": torch.tensor([8])}, "'n' holds integers"),
     ):
         save_file(wrong, folders[-1] / "model.safetensors")
         with pytest.raises(UnmaskError, match=sentence):

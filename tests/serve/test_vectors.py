@@ -72,7 +72,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_text(tmp_path):
 def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
     file = tmp_path / "texts.txt"
     file.write_text("a film\n\ndull\n")
-    with pytest.raises(UnmaskError, match=r"Line 2 of .*texts\.txt is blank, and has no vector: take it out"):
+    with pytest.raises(UnmaskError, match=r"Line 2 of .*texts\.txt is blank, and has no vector: remove it"):
         list(_lines(str(file), None))
     file.write_text("a film\ndull\n\n \n")
     assert list(_lines(str(file), None)) == ["a film", "dull"]

@@ -287,7 +287,7 @@ def test_a_generator_of_another_model_is_refused(electra: Pretrain, tmp_path: Pa
     huggingface.save(tmp_path / "out", model.model, model.tokenizer)
     other = model.model.config.smaller.replace(dim=8).build(as_heads({"mlm": 0}))
     huggingface.save(tmp_path / "out" / "generator", other)
-    with pytest.raises(UnmaskError, match="does not fit"):
+    with pytest.raises(UnmaskError, match="does not match the model"):
         huggingface.load(tmp_path / "out", heads=as_heads({"rtd": 1, "mlm": 0}))
 
 
