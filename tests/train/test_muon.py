@@ -76,7 +76,9 @@ def test_its_state_can_be_loaded_and_goes_on():
 
 @pytest.mark.parametrize("clip", [None, 0.05])
 def test_it_is_that_of_pytorch_beside_adamw(clip, monkeypatch):
-    monkeypatch.setattr(muon, "orthogonal", lambda x_NAC: torch.stack([one_of_pytorch(x) for x in x_NAC]))
+    # Both take directions in float64: bfloat16 would turn a difference in the last bit of a gradient into one of 1e-3.
+    monkeypatch.setattr(muon, "orthogonal", lambda x_NAC: torch.stack([in_float64(x) for x in x_NAC]))
+    monkeypatch.setattr(torch.optim._muon, "_zeropower_via_newtonschulz", in_float64)
     torch.manual_seed(0)
     model = Stacked()
     reference = copy.deepcopy(model)
@@ -105,6 +107,17 @@ def test_it_is_that_of_pytorch_beside_adamw(clip, monkeypatch):
         update(ours, norm, clip, torch.zeros(()))
     for a, b in zip(model.parameters(), reference.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def in_float64(x: torch.Tensor, *_: object) -> torch.Tensor:
+    """The iteration of `one_of_pytorch`, without its rounding."""
+    a, b, c = muon.COEFFICIENTS
+    y = x.double()
+    y = y / y.norm().clamp(min=1e-7)
+    for _step in range(muon.ITERATIONS):
+        gram = y @ y.mT
+        y = a * y + (b * gram + c * gram @ gram) @ y
+    return y.to(x.dtype)
 
 
 def one_of_pytorch(x: torch.Tensor) -> torch.Tensor:
