@@ -142,7 +142,7 @@ def test_a_picture_is_chosen_and_answered(open_tab, tmp_path):
     assert page.locator(".bars li").count() == 3
     assert page.get_by_role("img", name="noise.png").evaluate("one => [one.width, one.height]") == [90, 60]
     chooser.set_input_files(tmp_path / "text.png")
-    page.locator(".error").get_by_text("no picture in a known format").wait_for()
+    page.locator(".error").get_by_text("not a picture in a known format").wait_for()
     assert page.title() == "unmask"
 
 
