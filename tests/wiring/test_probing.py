@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +16,10 @@ from unmask.cli import main
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.bert import Bert
+from unmask.models.swin import Swin
 from unmask.models.vit import Vit
 from unmask.runs.finetuning.probing import TEMPERATURE, nearest_votes
+from unmask.tasks.summaries import summaries
 
 
 @settings(max_examples=40, deadline=None)
@@ -81,9 +84,27 @@ def test_states_of_texts_are_probed(tmp_path: Path, capsys):
     assert found["one-hot"]["dev"]["linear"] == 1.0
 
 
+def test_summaries_are_of_the_class_token_or_of_all_places():
+    processor = ImageProcessor(size=8, patch=4)
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (8, 8, 3), dtype=np.uint8) for _ in range(3)]
+    examples = [processor.example(one) for one in pictures]
+    model = Vit(size=8, patch=4, dim=16, layers=1, heads=2, hidden=32, std=0.3).build({}, seed=3).eval()
+    with torch.no_grad():
+        states_BTD = model(processor.collate(examples))
+    np.testing.assert_allclose(summaries(model, examples, processor), states_BTD[:, 0], atol=1e-5)
+    np.testing.assert_allclose(summaries(model, examples, processor, "mean"), states_BTD.mean(1), atol=1e-5)
+    page = Swin(size=8, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=2)
+    merged, processor = page.build({}, seed=0).eval(), ImageProcessor(size=8, patch=2).for_model(page)
+    examples = [processor.example(one) for one in pictures]
+    found = [summaries(merged, examples, processor, pooling) for pooling in ("summary", "mean")]
+    np.testing.assert_allclose(*found, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
+        ({"pooling": "max"}, "--pooling must be"),
         ({"neighbours": "0"}, "--neighbours must be at least 1, not 0."),
         ({"task": "tagging"}, "A probe needs rows with one label each: --task classification"),
         ({"model": "nothing"}, "There is no model folder nothing"),

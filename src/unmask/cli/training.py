@@ -133,6 +133,7 @@ def add_verbs(verbs: Any) -> None:
     needed(add_field(sub, "--model", "FOLDER", "folder of the pre-trained model"))
     _row_fields(sub)
     add_field(sub, "--neighbours", "K", "training rows that vote for the label of a row (20)")
+    add_field(sub, "--pooling", "NAME", "state of a row: summary (default), as a head for whole rows reads it, or mean")
     sub.more_help = _baseline_help
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")

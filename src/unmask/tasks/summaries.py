@@ -6,25 +6,40 @@ Shapes: N items, D width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from unmask.data.processor import Processor
 from unmask.models.model import Model
 from unmask.tasks.batching import answered
+from unmask.tasks.embedding import POOLINGS
 from unmask.tasks.task import evaluating
 from unmask.types import Example
 
+Summary = Literal["summary", "mean"]
 
-def summaries(model: Model, examples: Sequence[Example], processor: Processor[Any]) -> np.ndarray:
-    """[N, D] float32: for each example what a head for whole sequences reads of it (`Model.summary`), in evaluation
-    mode: the state of the class token, or the mean of the last stage of a Swin."""
+
+def summaries(
+    model: Model, examples: Sequence[Example], processor: Processor[Any], pooling: Summary = "summary"
+) -> np.ndarray:
+    """[N, D] float32, in evaluation mode.
+
+    pooling  "summary": what a head for whole sequences reads (`Model.summary`), such as the state of the class token;
+             "mean": the mean of the states of all places. Objectives that predict patches do not train the class token
+    """
 
     def read(places: list[int]) -> list[np.ndarray]:
         batch = processor.collate([examples[i] for i in places]).to(model.device)
         assert batch.starts is not None
-        return list(model.summary(model(batch), batch.starts, batch).float().cpu().numpy())
+        hidden_BTD = model(batch)
+        if pooling == "summary":
+            found_ND = model.summary(hidden_BTD, batch.starts, batch)
+        elif hidden_BTD.shape[1] == batch.tokens.shape[1]:
+            found_ND = POOLINGS["mean"](hidden_BTD.float(), batch, batch.starts)
+        else:  # stages have merged the places of a picture, which has a row of its own
+            found_ND = hidden_BTD.mean(1)
+        return list(found_ND.float().cpu().numpy())
 
     with evaluating(model):
         return np.stack(answered(read, [len(example.tokens) for example in examples], model.device))

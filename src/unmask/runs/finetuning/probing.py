@@ -22,7 +22,7 @@ from unmask.tasks.config import TaskConfig
 from unmask.tasks.lexical import regression
 from unmask.tasks.reading import read_sets
 from unmask.tasks.rows import TaskOptions
-from unmask.tasks.summaries import summaries
+from unmask.tasks.summaries import Summary, summaries
 from unmask.tasks.task import Say
 
 TEMPERATURE = 0.07  # temperature of the votes of neighbours (Wu et al. 2018, section 3.4)
@@ -35,12 +35,15 @@ class Probing(TaskConfig):
 
     model       folder of the trunk
     neighbours  training rows that vote for the label of a row
+    pooling     "summary" reads the state of the class token, or whatever a head for whole rows reads; "mean" reads the
+                mean of all states, which suits models that learned to predict patches or tokens
     seed        seed of the random trunk, and of the held-out rows if there are no dev rows
     """
 
     model: Path | None = None
     options: TaskOptions = field(default_factory=TaskOptions)
     neighbours: int = 20
+    pooling: Summary = "summary"
     seed: int = 0
 
     CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "scoring_class"}
@@ -79,7 +82,7 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
         scores["one label for all rows"][split] = {"accuracy": task.baseline(rows, train)["accuracy"]}
     for name, model in (("trunk", loaded.model), ("random trunk", fresh)):
         say(f"Reading {len(train):,} training rows and the others by the {name} ...")
-        states = {split: _states(model, found, processor) for split, found in encoded.items()}
+        states = {split: _states(model, found, processor, config.pooling) for split, found in encoded.items()}
         scores[name] = _scores(task, states, true_N, others, config.neighbours)
     for name, learn in task.references(train).items():
         say(f"Regression on {name} ...")
@@ -88,11 +91,11 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
     return {"task": config.task, "rows": len(train), "neighbours": config.neighbours, "scores": scores}
 
 
-def _states(model: Model, encoded: Encoded, processor: Processor[Any]) -> np.ndarray:
+def _states(model: Model, encoded: Encoded, processor: Processor[Any], pooling: Summary) -> np.ndarray:
     """[N, D] summaries of the rows. Raises UnmaskError for rows that are split into several windows."""
     if len(encoded.examples) != len(encoded.rows):
         raise UnmaskError("A probe reads each row as one sequence: leave --long windows out.")
-    return summaries(model, encoded.examples, processor)
+    return summaries(model, encoded.examples, processor, pooling)
 
 
 def _scores(
