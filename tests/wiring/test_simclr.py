@@ -117,7 +117,7 @@ def test_the_loss_trace_is_the_golden_one(pictures, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        Pretrain(config(steps=12, log_every=1), [pictures / "train"], tmp_path).run()
+        Pretrain(config(steps=12, lr=2e-4, log_every=1), [pictures / "train"], tmp_path).run()
     finally:
         torch.set_num_threads(threads)
     trace = [round(row["loss/views"], 4) for row in read_metrics(tmp_path / "metrics.jsonl", "train")]

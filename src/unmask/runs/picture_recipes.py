@@ -54,4 +54,5 @@ def simclr_tiny() -> Pretraining:
     """Two views of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): 128 pictures a step."""
     model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
     rows = Rows(batch=256, first=None, heldout=512)
-    return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=short(1e-3))
+    training = short(1e-3).replace(optimizer={"algorithm": "muon"})  # AdamW at this rate learns less (docs/log.md)
+    return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=training)
