@@ -15,6 +15,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
+from unmask.models.deit import Deit
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
@@ -26,7 +27,7 @@ from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vector_decoder import VectorDecoder
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.nn import lora
 from unmask.types import Batch, Head
 

@@ -33,12 +33,13 @@ from unmask.models import (
     Transformer,
     TransformerXl,
 )
+from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.swin import Swin
 from unmask.models.vector_decoder import VectorDecoder
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.types import Batch, Example, Head
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6

@@ -48,8 +48,13 @@ class Model(nn.Module, ABC):
 
         The head runs at these places only: masked language modelling needs it at 15 % of the tokens.
         """
-        answers_MC: Tensor = self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
-        return answers_MC
+        return self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
+
+    def answers_apart(
+        self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """The outputs [M, C] for the labels and for a teacher, where a head has both; None: it has one for both."""
+        return None
 
     def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor | Logits:
         """As `answer`, but a final product over the vocabulary is left to the loss (`nn.Logits`)."""
@@ -95,8 +100,7 @@ class Model(nn.Module, ABC):
 
     @property
     def stacks(self) -> Mapping[str, nn.Module]:
-        """The stacks of layers by name: in an "encoder" a token sees all others, in a "decoder" only those before
-        it."""
+        """The stacks of layers by name: a token sees all others in an "encoder", and those before it in a "decoder"."""
         return {}
 
     @property

@@ -5,10 +5,12 @@ Shapes: B rows, T tokens of a row, D width; L tokens of a sequence.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +21,9 @@ from unmask.types import Batch
 
 MOST = 2**30  # most bytes of hidden states to keep; the states of further sequences are computed each time
 
-Key = tuple[bytes, bytes, bool]
-"""Tokens, segments, and whether the precision was bfloat16: the states of a sequence depend on nothing else."""
+Key = tuple[bytes, bytes, bytes, bool]
+"""Tokens, segments, a hash of the raw values, and whether the precision was bfloat16: the states of a sequence depend
+on nothing else."""
 
 
 @contextmanager
@@ -75,7 +78,11 @@ class Remembered:
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
-        return [(tokens[at].tobytes(), second, bf16) for at, second in zip(places, seconds, strict=True)]
+        values = hashes(batch, places)
+        return [
+            (tokens[at].tobytes(), second, value, bf16)
+            for at, second, value in zip(places, seconds, values, strict=True)
+        ]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -84,6 +91,22 @@ class Remembered:
                 if key not in self.states and self.bytes + size <= self.most:
                     self.states[key] = states[place].clone()
                     self.bytes += size
+
+
+def hashes(batch: Batch, places: list[slice]) -> list[bytes]:
+    """A hash of the raw values of each sequence; empty for sequences without any."""
+    if batch.signal is None:
+        return [b""] * len(places)
+    at, values = batch.signal.places.cpu().numpy(), batch.signal.values.cpu().numpy()
+    lengths = None if batch.signal.lengths is None else batch.signal.lengths.cpu().numpy()
+    ends = np.arange(1, len(at) + 1) if lengths is None else np.cumsum(lengths)
+    found = []
+    for place in places:
+        first, last = np.searchsorted(at, (place.start, place.stop))
+        begin = 0 if first == 0 else int(ends[first - 1])
+        end = begin if last == first else int(ends[last - 1])
+        found.append(hashlib.blake2b(values[begin:end].tobytes(), digest_size=16).digest())
+    return found
 
 
 def spans(batch: Batch) -> list[slice]:
