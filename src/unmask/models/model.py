@@ -15,6 +15,7 @@ from unmask.models.heads import asked_of
 from unmask.models.model_config import ModelConfig
 from unmask.models.writer import State
 from unmask.nn import Logits, Stack, Token, logits_of
+from unmask.nn.buffers import persistent_buffers
 from unmask.types import Batch
 
 if TYPE_CHECKING:
@@ -180,6 +181,12 @@ class Model(nn.Module, ABC):
     def own_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters by name, tied ones under their first name only, without those of auxiliary models."""
         return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.auxiliary}
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """What a folder stores: `own_parameters`, and persistent buffers, such as the running statistics of batch
+        normalisation."""
+        found = persistent_buffers(self)
+        return self.own_parameters() | {n: b for n, b in found.items() if n.partition(".")[0] not in self.auxiliary}
 
     @property
     def positions(self) -> int | None:

@@ -67,13 +67,16 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         return ((scaled - mean) / std).transpose(2, 0, 1)
 
     def example(self, item: np.ndarray) -> Example:
-        """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]."""
+        """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]. Zeros fill
+        the last patches of a side that P does not divide."""
         return self.patches(self.pixels(item))
 
     def patches(self, pixels_CHW: np.ndarray) -> Example:
         """The example of a picture that is normalised already."""
-        C, H, W = pixels_CHW.shape
         P = self.patch
+        if beyond := -pixels_CHW.shape[1] % P:
+            pixels_CHW = np.pad(pixels_CHW, ((0, 0), (0, beyond), (0, beyond)))
+        C, H, W = pixels_CHW.shape
         cut = pixels_CHW.reshape(C, H // P, P, W // P, P).transpose(1, 3, 0, 2, 4)
         values = np.ascontiguousarray(cut.reshape(-1, C * P * P), np.float32)
         first = len(self.summaries)
@@ -83,16 +86,17 @@ class ImageProcessor(Config, Processor[np.ndarray]):
 
     def describe(self, item: np.ndarray, place: int) -> Region | None:
         """The box of pixels of the picture that a patch covers, x before y."""
-        grid, first = self.size // self.patch, len(self.summaries)
+        grid, first = -(-self.size // self.patch), len(self.summaries)
         if not 0 <= place < grid**2 + first:
             raise UnmaskError(f"The picture has {grid**2 + first} places, so there is no place {place}.")
         if place < first:
             return None
         side = self.resize_to or self.size
         height, width = item.shape[0] / side, item.shape[1] / side
-        down, right = (((side - self.size) // 2 + n * self.patch) for n in divmod(place - first, grid))
-        begin = (right * width, down * height)
-        return Region("pixels", begin, (begin[0] + self.patch * width, begin[1] + self.patch * height))
+        margin, squares = (side - self.size) // 2, divmod(place - first, grid)
+        top, left = (margin + n * self.patch for n in squares)
+        bottom, right = (margin + min((n + 1) * self.patch, self.size) for n in squares)
+        return Region("pixels", (left * width, top * height), (right * width, bottom * height))
 
     def save(self, folder: Path, /) -> list[str]:
         """Write preprocessor_config.json, which `transformers` reads; only unmask uses `patch_size` and `summaries`."""
