@@ -14,8 +14,7 @@ from unmask.errors import UnmaskError
 from unmask.models.heads import asked_of
 from unmask.models.model_config import ModelConfig
 from unmask.models.writer import State
-from unmask.nn import Logits, Stack, Token, logits_of
-from unmask.nn.buffers import persistent_buffers
+from unmask.nn import Logits, Stack, Token, logits_of, stored
 from unmask.types import Batch
 
 if TYPE_CHECKING:
@@ -183,10 +182,8 @@ class Model(nn.Module, ABC):
         return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.auxiliary}
 
     def own_tensors(self) -> dict[str, Tensor]:
-        """What a folder stores: `own_parameters`, and persistent buffers, such as the running statistics of batch
-        normalisation."""
-        found = persistent_buffers(self)
-        return self.own_parameters() | {n: b for n, b in found.items() if n.partition(".")[0] not in self.auxiliary}
+        """What a folder stores: the own parameters, and buffers such as running statistics."""
+        return {name: x for name, x in stored(self).items() if name.partition(".")[0] not in self.auxiliary}
 
     @property
     def positions(self) -> int | None:

@@ -23,7 +23,7 @@ from unmask.data.labelled.rows import Row
 from unmask.errors import unknown
 from unmask.files import write_text
 from unmask.models.model import Model
-from unmask.nn.buffers import stored
+from unmask.nn import stored
 from unmask.runs.finetuning.config import Fit
 from unmask.runs.run import Best, Run
 from unmask.runs.transfer import Transfer, prepare, remembering

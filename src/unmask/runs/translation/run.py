@@ -22,7 +22,7 @@ from unmask.kernels.formats import exactly
 from unmask.metrics import translation as metrics
 from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
-from unmask.nn.buffers import stored
+from unmask.nn import stored
 from unmask.runs import probes
 from unmask.runs.run import BEST, Best, Run, claim
 from unmask.runs.translation import ending, origin
