@@ -104,6 +104,7 @@ class ConvolutionalModel(StackModel):
                 "prepare them by its image processor."
             )
         pixels_MCSS = pictures(signal.values, page.channels, page.patch, page.size)
+        pixels_MCSS = pixels_MCSS.contiguous(memory_format=torch.channels_last)  # the faster layout on most processors
         map_MDGG: Tensor = self.stack(self.embedding(pixels_MCSS))
         states_PD = map_MDGG.flatten(2).transpose(1, 2).flatten(0, 1)
         rows_D = states_PD.new_zeros(batch.tokens.numel(), states_PD.shape[-1])
