@@ -13,12 +13,14 @@ from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.stack_model import StackModel
 from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
+from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
 from unmask.models.writer import State, Writer
 
@@ -39,6 +41,7 @@ __all__ = [
     "MobileBert",
     "Model",
     "RecurrentNetwork",
+    "ResNet",
     "Roberta",
     "Seq2Seq",
     "StackModel",
@@ -46,6 +49,7 @@ __all__ = [
     "Swin",
     "Transformer",
     "TransformerXl",
+    "Vgg",
     "Vit",
     "Writer",
 ]

@@ -14,7 +14,7 @@ from unmask.errors import UnmaskError
 from unmask.models.heads import asked_of
 from unmask.models.model_config import ModelConfig
 from unmask.models.writer import State
-from unmask.nn import Logits, Stack, Token, logits_of
+from unmask.nn import Logits, Stack, Token, logits_of, stored
 from unmask.types import Batch
 
 if TYPE_CHECKING:
@@ -184,6 +184,10 @@ class Model(nn.Module, ABC):
     def own_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters by name, tied ones under their first name only, without those of auxiliary models."""
         return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.auxiliary}
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """What a folder stores: the own parameters, and buffers such as running statistics."""
+        return {name: x for name, x in stored(self).items() if name.partition(".")[0] not in self.auxiliary}
 
     @property
     def positions(self) -> int | None:

@@ -13,6 +13,7 @@ from unmask.nn.block import (
     Residual,
     Stack,
 )
+from unmask.nn.buffers import stored
 from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.character_cnn import CharacterCNN, Highway
 from unmask.nn.convolution import (
@@ -147,6 +148,7 @@ __all__ = [
     "normalised_linear",
     "record_attention",
     "scaled_sum",
+    "stored",
     "truncated_normal",
     "weight_norm",
     "xavier_gates",

@@ -98,7 +98,7 @@ class PictureForm(Form):
 
 class ImageClassification(OneLabel):
     """Predict which of the labels a picture has: cross-entropy at the class token (Dosovitskiy et al. 2021, section
-    3.1).
+    3.1), or at the mean of the last feature map.
 
     weighing    weights of classes in the loss, or the focal loss; None: plain cross-entropy
     augmenting  augmentation of the training pictures
@@ -148,7 +148,9 @@ class ImageClassification(OneLabel):
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read pictures."""
         if "pictures" not in config.offers:
-            raise UnmaskError(f"{owner} is a model that reads no pictures; take a ViT, a DeiT or a Swin.")
+            raise UnmaskError(
+                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a ResNet or a VGG."
+            )
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:

@@ -23,6 +23,7 @@ from unmask.data.labelled.rows import Row
 from unmask.errors import unknown
 from unmask.files import write_text
 from unmask.models.model import Model
+from unmask.nn import stored
 from unmask.runs.finetuning.config import IN_MINUTES, Fit
 from unmask.runs.run import Best, Run
 from unmask.runs.transfer import Transfer, prepare, remembering
@@ -201,7 +202,7 @@ class Supervised(Run):
             return Evaluation(self.scores(model))
 
     def keep(self) -> None:
-        self.weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.weights = {name: x.clone() for name, x in stored(self.model).items()}
 
     def save(self, folder: Path) -> None:
         """Write the best evaluation and its weights into the folder of a checkpoint."""
@@ -230,9 +231,9 @@ class Supervised(Run):
         """Give the model its best weights, and set it to evaluation mode. After a signal before the first evaluation,
         the model keeps its current weights."""
         with torch.no_grad():
-            for name, p in self.model.named_parameters():
+            for name, x in stored(self.model).items():
                 if name in self.weights:
-                    p.copy_(self.weights[name])
+                    x.copy_(self.weights[name])
         self.model.eval()
         return self.best
 

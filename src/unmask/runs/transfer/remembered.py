@@ -5,9 +5,9 @@ Shapes: B rows, T tokens of a row, D width; L tokens of a sequence.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from threading import Lock
 
 import numpy as np
@@ -31,9 +31,10 @@ def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
     """A context in which a trunk under the strategy "frozen" computes the hidden states of a sequence only once, and
     not once an epoch.
 
-    Up to rounding, the states of a sequence do not depend on the sequences that it is packed with, so states of one
-    batch can be used in another; and a resumed run, which has no stored states, is the same up to rounding. Other
-    strategies, and models whose sequences are not independent (`sequences_apart`), are unchanged.
+    A frozen trunk is in evaluation mode (`Tuning.on_step`), without dropout and with running statistics. Up to
+    rounding, the states of a sequence do not depend on the sequences that it is packed with, so states of one batch can
+    be used in another; and a resumed run, which has no stored states, is the same up to rounding. Other strategies, and
+    models whose sequences are not independent (`sequences_apart`), are unchanged.
     """
     if transfer.strategy != "frozen" or not model.sequences_apart:
         yield
@@ -78,11 +79,8 @@ class Remembered:
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
-        values = hashes(batch, places)
-        return [
-            (tokens[at].tobytes(), second, value, bf16)
-            for at, second, value in zip(places, seconds, values, strict=True)
-        ]
+        every = zip(places, seconds, _hashes(batch, places), strict=True)
+        return [(tokens[at].tobytes(), second, values, bf16) for at, second, values in every]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -93,20 +91,15 @@ class Remembered:
                     self.bytes += size
 
 
-def hashes(batch: Batch, places: list[slice]) -> list[bytes]:
-    """A hash of the raw values of each sequence; empty for sequences without any."""
+def _hashes(batch: Batch, places: list[slice]) -> list[bytes]:
+    """A hash of the raw values of each sequence, such as its pixels; empty without values."""
     if batch.signal is None:
         return [b""] * len(places)
     at, values = batch.signal.places.cpu().numpy(), batch.signal.values.cpu().numpy()
-    lengths = None if batch.signal.lengths is None else batch.signal.lengths.cpu().numpy()
-    ends = np.arange(1, len(at) + 1) if lengths is None else np.cumsum(lengths)
-    found = []
-    for place in places:
-        first, last = np.searchsorted(at, (place.start, place.stop))
-        begin = 0 if first == 0 else int(ends[first - 1])
-        end = begin if last == first else int(ends[last - 1])
-        found.append(hashlib.blake2b(values[begin:end].tobytes(), digest_size=16).digest())
-    return found
+    bounds = np.searchsorted(at, [(place.start, place.stop) for place in places])
+    if batch.signal.lengths is not None:
+        bounds = np.concatenate([[0], batch.signal.lengths.cpu().numpy().cumsum()])[bounds]
+    return [blake2b(values[begin:end].tobytes()).digest() for begin, end in bounds]
 
 
 def spans(batch: Batch) -> list[slice]:
