@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from typing import Literal
 
 from unmask.errors import unknown
 from unmask.models.deit import Deit
 from unmask.models.model import ModelConfig
+from unmask.models.resnet import SIZES as RESNET_SIZES
+from unmask.models.resnet import ResNet
 from unmask.models.swin import SIZES as SWIN_SIZES
 from unmask.models.swin import Swin
+from unmask.models.vgg import SIZES as VGG_SIZES
+from unmask.models.vgg import Vgg
 from unmask.models.vit import SIZES, Vit
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.tasks.image_classification import PictureOptions
@@ -46,10 +51,20 @@ def swin_tiny() -> FineTuning:
     return _small(Swin(**SWIN_SIZES["cpu"]))
 
 
-def _small(page: ModelConfig) -> FineTuning:
-    """Short runs: light augmentation, and Muon (decision 22)."""
+def resnet_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by ResNet-20 (0.3 M parameters; He et al. 2016, section 4.2): minutes on a laptop."""
+    return _small(ResNet(**RESNET_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
+
+
+def vgg_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by a VGG column of six convolutions from 32 to 128 channels: minutes on a laptop."""
+    return _small(Vgg(**VGG_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
+
+
+def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 5e-3) -> FineTuning:
+    """Short runs: light augmentation, and Muon for Transformers (decision 22)."""
     options = PictureOptions(padding=4, flip=0.5, smoothing=0.1)
-    optimizer = Optimizer(algorithm="muon", lr=2e-3, weight_decay=0.05)
+    optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.05)
     return _new(
         page, options, Fit(minutes=MINUTES, batch_size=128, optimizer=optimizer, schedule=Schedule(warmup=0.05))
     )

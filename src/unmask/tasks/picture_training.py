@@ -84,7 +84,8 @@ class Augmenting(TaskOptions):
         mixing = Mixing(mixup=self.mixup, cutmix=self.cutmix) if self.mixup or self.cutmix else None
         if len(parts) == 1 and self.crop == 1 and mixing is None and not self.smoothing:
             return None
-        return TrainingPictures(processor, compose(*parts), classes, mixing, self.smoothing)
+        square = replace(processor, resize_to=None, ratio=False)  # augmented pictures have the size of the model
+        return TrainingPictures(square, compose(*parts), classes, mixing, self.smoothing)
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,11 @@ class Recut:
         )
 
     def _square(self, patches_NLE: Tensor) -> Tensor:
-        """Patches [N, G * G, C * P * P] -> pixels [N, C, G * P, G * P]."""
+        """Patches [N, G * G, C * P * P] -> pixels [N, C, H, W]."""
         C, P = self.before.channels, self.before.patch
-        G = self.before.size // P
+        G, size = -(-self.before.size // P), self.before.size
         tiles = patches_NLE.unflatten(1, (G, G)).unflatten(-1, (C, P, P))
-        return tiles.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)
+        return tiles.permute(0, 3, 1, 4, 2, 5).flatten(4, 5).flatten(2, 3)[:, :, :size, :size]
 
     def _normalised(self, pixels_NCHW: Tensor) -> Tensor:
         """The same pictures with the size and the normalisation of `after`."""
@@ -81,5 +81,7 @@ class Recut:
     def _cut(self, pixels_NCHW: Tensor) -> Tensor:
         """Pixels [N, C, H, W] -> patches [N, G * G, C * P * P]."""
         P = self.after.patch
+        beyond = -self.after.size % P
+        pixels_NCHW = F.pad(pixels_NCHW, (0, beyond, 0, beyond))
         tiles = pixels_NCHW.unflatten(3, (-1, P)).unflatten(2, (-1, P))
         return tiles.permute(0, 2, 4, 1, 3, 5).flatten(3, 5).flatten(1, 2)
