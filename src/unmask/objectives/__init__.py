@@ -5,6 +5,7 @@ from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConf
 from unmask.objectives.causal import CausalLM, CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import Contrastive, ContrastiveConfig
+from unmask.objectives.contrastive_multiview import ContrastiveMultiview, ContrastiveMultiviewConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
@@ -26,6 +27,8 @@ __all__ = [
     "CausalLMConfig",
     "Contrastive",
     "ContrastiveConfig",
+    "ContrastiveMultiview",
+    "ContrastiveMultiviewConfig",
     "Join",
     "Joint",
     "MaskedAutoencoder",

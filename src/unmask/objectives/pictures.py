@@ -22,6 +22,7 @@ from unmask.objectives.objective import Objective, StreamOptions
 from unmask.types import Batch, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
+LOOKED_AT = 32  # pictures of a folder, spread over it, among which one must have a colour
 
 
 class PictureObjective(Objective):
@@ -65,6 +66,15 @@ class MaskedPictures(PictureObjective):
         return self.corrupt(batch, rng)
 
 
+def require_colours(processor: ImageProcessor) -> None:
+    """Raises UnmaskError for a processor of grey pixels, which an objective on colours cannot use."""
+    if processor.channels != 3:
+        raise UnmaskError(
+            f"This run learns from the colours of pictures, which {processor.channels} channel does not have: use "
+            "--channels 3, and no folder of a model that reads grey pictures."
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class PictureConfig(ObjectiveConfig):
     """What a model reads of a picture.
@@ -106,3 +116,18 @@ class PictureConfig(ObjectiveConfig):
     def of_model(self, model: ModelConfig) -> Self:
         fields = {name: getattr(model, name) for name in self.of_folder if hasattr(model, name)}
         return replace(self, **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColourConfig(PictureConfig):
+    """Of an objective on the colours of pictures."""
+
+    def check_data(self, splits: Sequence[Pictures]) -> None:
+        """Raises UnmaskError where none of some pictures of each folder has a colour."""
+        for split in splits:
+            units = range(0, len(split.paths), -(-len(split.paths) // LOOKED_AT))
+            if not any(np.ptp(split.of_channels(3).read(unit), axis=2).any() for unit in units):
+                raise UnmaskError(
+                    f"The pictures in {split.paths[0].parent} are grey, and this run learns from colours: give "
+                    "pictures with colours, or choose another recipe, such as simmim-tiny."
+                )

@@ -17,6 +17,7 @@ from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import ContrastiveConfig
+from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
@@ -44,6 +45,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedPatchesConfig,
     MaskedAutoencoderConfig,
     ContrastiveConfig,
+    ContrastiveMultiviewConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

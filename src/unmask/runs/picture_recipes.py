@@ -5,6 +5,7 @@ from __future__ import annotations
 from unmask.models.mae import Mae
 from unmask.models.vit import SIZES, Vit
 from unmask.objectives.contrastive import ContrastiveConfig
+from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
@@ -56,3 +57,12 @@ def simclr_tiny() -> Pretraining:
     rows = Rows(batch=256, first=None, heldout=512)
     training = short(1e-3).replace(optimizer={"algorithm": "muon"})  # AdamW at this rate learns less (docs/log.md)
     return Pretraining(model=model, objective=ContrastiveConfig(), rows=rows, training=training)
+
+
+def cmc_tiny() -> Pretraining:
+    """Lightness and colours of pictures of 32 pixels, by a ViT of 6 layers of 192 (2.8 M parameters): 128 pictures a
+    step."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=256, first=None, heldout=512)
+    training = short(1e-3).replace(optimizer={"algorithm": "muon"})
+    return Pretraining(model=model, objective=ContrastiveMultiviewConfig(), rows=rows, training=training)
