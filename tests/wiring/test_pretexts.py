@@ -14,10 +14,12 @@ from sklearn.datasets import load_digits
 
 from unmask import huggingface
 from unmask.cli import main
-from unmask.data.pictures.colour import to_lab
+from unmask.data.pictures.colour import CLASSES, lightness, to_lab
+from unmask.data.pictures.folder import Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.vit import Vit
+from unmask.objectives.colourisation import Colourisation, soft_targets
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig, across
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
@@ -48,6 +50,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 RUNS = {
     "cmc-tiny": {"crop": 0.5, "projection": 16, "batch": 32, "heldout": 16},
+    "colour-tiny": {"colour_cell": 2, "batch": 16, "heldout": 16},
 }
 
 
@@ -107,6 +110,10 @@ def test_the_loss_trace_is_the_golden_one(recipe, pictures, tmp_path):
         ("cmc-tiny", {"crop": 1.5}, "above 0 and at most 1, not 1.5"),
         ("cmc-tiny", {"projection": 0}, "at least 1, not 0"),
         ("cmc-tiny", {"batch": 15}, "use an even number"),
+        ("colour-tiny", {"channels": 1}, "which 1 channel does not have: use --channels 3"),
+        ("colour-tiny", {"colour_cell": 4}, "Cells of 4 pixels do not divide patches of 2 pixels"),
+        ("colour-tiny", {"colour_cell": 0}, "Cells of 0 pixels do not divide"),
+        ("colour-tiny", {"uniform": 0.0}, "above 0 and at most 1, not 0.0"),
     ],
 )
 def test_fields_that_make_no_run(recipe, changes, message, pictures, tmp_path):
@@ -114,7 +121,7 @@ def test_fields_that_make_no_run(recipe, changes, message, pictures, tmp_path):
         Pretrain(config(recipe, **changes), [pictures / "train"], tmp_path)
 
 
-@pytest.mark.parametrize("recipe", ["cmc-tiny"])
+@pytest.mark.parametrize("recipe", ["cmc-tiny", "colour-tiny"])
 def test_grey_pictures_have_no_colours(recipe, tmp_path):
     for i in range(40):
         Image.new("RGB", (8, 8), (i, i, i)).save(tmp_path / f"{i}.png")
@@ -172,3 +179,87 @@ def test_cmc_matches_lightness_and_colours(pictures, tmp_path):
     trace = [row["loss/lab"] for row in read_metrics(tmp_path / "metrics.jsonl", "train")]
     assert np.mean(trace[-3:]) < math.log(16) - 0.5  # log 16 is a guess among the 16 pictures of a batch
     assert found.heldout["lab/correct"] > 0
+
+
+# ------------------------------------------------------------------------------------------------ colourisation
+
+
+def softly(a: float, b: float) -> dict[int, float]:
+    """Class -> share, by the definition of section 2.2."""
+    squared = {q: float((a - CLASSES[q][0]) ** 2 + (b - CLASSES[q][1]) ** 2) for q in range(313)}
+    near = sorted(squared, key=lambda q: squared[q])[:5]
+    raw = {q: math.exp(-squared[q] / (2 * 5.0**2)) for q in near}
+    return {q: share / sum(raw.values()) for q, share in raw.items()}
+
+
+def test_a_colour_is_spread_over_the_nearest_classes():
+    colours = torch.from_numpy(np.random.default_rng(0).uniform(-80, 80, (20, 3, 2)).astype(np.float32))
+    classes, shares = soft_targets(colours)
+    for colour, found, parts in zip(colours.view(-1, 2), classes.view(-1, 5), shares.view(-1, 5), strict=True):
+        expected = softly(*colour.tolist())
+        assert found.tolist() == list(expected)
+        assert parts.tolist() == pytest.approx(list(expected.values()), abs=1e-5)
+
+
+def test_the_loss_of_colourisation_is_that_of_the_equations(pictures):
+    """Equations 2 to 4, cell by cell, and the guess against the best constant prediction."""
+    paths = sorted((pictures / "train").rglob("*.png"))[::60]
+    processor = ImageProcessor(size=8, patch=4)
+    objective = Colourisation(processor, cell=2, uniform=0.3, splits=[Pictures(paths)])
+    cells = []
+    for path in paths:
+        lab = to_lab(np.asarray(Image.open(path)))
+        cells += [lab[y : y + 2, x : x + 2, 1:].mean((0, 1)).tolist() for y in (0, 2, 4, 6) for x in (0, 2, 4, 6)]
+    p = np.zeros(313)
+    for a, b in cells:
+        for q, share in softly(a, b).items():
+            p[q] += share / len(cells)
+    w = 1 / (0.7 * p + 0.3 / 313)
+    w /= (p * w).sum()
+    np.testing.assert_allclose(objective.rarity_Q, w, rtol=1e-3)
+
+    given = [np.asarray(Image.open(path)) for path in paths[:2]]
+    batch = objective.rows(given, np.random.default_rng(0))
+    model = Vit(size=8, patch=4, **SMALL).build(objective.heads)
+    with torch.no_grad():
+        hidden = model(batch)
+        loss = objective.score(model, hidden, batch)
+        logits = model.answer("colours", hidden, batch.signal.places).view(2, 2, 2, 2, 2, 313)
+    log_p = logits.permute(0, 1, 3, 2, 4, 5).reshape(32, 313).log_softmax(-1).double().numpy()  # row by row of cells
+    total, right = 0.0, 0
+    for (a, b), row in zip(cells[:32], log_p, strict=True):
+        shares = softly(a, b)
+        nearest = next(iter(shares))
+        total -= w[nearest] * sum(share * row[q] for q, share in shares.items())
+        right += int(row.argmax()) == nearest
+    assert float(loss.sum) == pytest.approx(total / 4, rel=1e-3)  # a mean over the four cells of each patch
+    assert (loss.count, float(loss.metrics["correct"])) == (8, right / 4)
+
+    weighted = np.zeros(313)
+    for a, b in cells:
+        shares = softly(a, b)
+        for q, share in shares.items():
+            weighted[q] += w[next(iter(shares))] * share / len(cells)
+    best = weighted / weighted.sum()
+    assert objective.guess == pytest.approx(-sum(weighted[q] * math.log(best[q]) for q in best.nonzero()[0]), rel=1e-3)
+    alike = Colourisation(processor, cell=2, uniform=1.0, splits=[Pictures(paths)])
+    np.testing.assert_allclose(alike.rarity_Q, 1, rtol=1e-5)
+    assert alike.guess == pytest.approx(-sum(p[q] * math.log(p[q]) for q in p.nonzero()[0]), rel=1e-3)  # entropy
+    assert Colourisation(processor).guess == pytest.approx(math.log(313))
+
+
+def test_colourisation_reads_the_lightness_alone():
+    picture = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    objective = Colourisation(COLOURED, cell=1)
+    one, two = (objective.rows([x], np.random.default_rng(0)) for x in (picture, lightness(picture)))
+    assert torch.equal(one.signal.values, two.signal.values)
+    assert not torch.equal(one.targets["colours"].values, two.targets["colours"].values)
+    assert float(two.targets["colours"].values.abs().max()) < 1e-3
+
+
+def test_colours_are_predicted_from_the_shapes_of_digits(pictures, tmp_path):
+    run = Pretrain(config("colour-tiny", steps=120, lr=1e-2), [pictures / "train"], tmp_path)
+    found = run.run().heldout
+    assert found["loss/colours"] < run.learned.guess - 0.5
+    assert found["colours/correct"] > 0.4
+    assert f"frequencies of colours alone: {run.learned.guess:.2f})." in " ".join(run.learned.summary(found, {}, {}))

@@ -3,6 +3,7 @@
 from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
 from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig
 from unmask.objectives.causal import CausalLM, CausalLMConfig
+from unmask.objectives.colourisation import Colourisation, ColourisationConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import Contrastive, ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiview, ContrastiveMultiviewConfig
@@ -25,6 +26,8 @@ __all__ = [
     "BidirectionalLMConfig",
     "CausalLM",
     "CausalLMConfig",
+    "Colourisation",
+    "ColourisationConfig",
     "Contrastive",
     "ContrastiveConfig",
     "ContrastiveMultiview",

@@ -38,6 +38,11 @@ class PictureObjective(Objective):
         """The pictures of all folders, with the channels of the processor."""
         return Joined([split.of_channels(self.processor.channels) for split in splits])
 
+    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+        source, rng = self.source(splits), np.random.default_rng(0)
+        pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
+        return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
+
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] uint8 as a batch."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
@@ -54,11 +59,6 @@ class MaskedPictures(PictureObjective):
         self.grid = processor.size // processor.patch
         if not 0 < rate < 1:
             raise UnmaskError(f"The rate is the share of a picture that is masked, between 0 and 1, not {rate}.")
-
-    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        source, rng = self.source(splits), np.random.default_rng(0)
-        pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
-        return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] as a batch with masked patches."""

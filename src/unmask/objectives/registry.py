@@ -15,6 +15,7 @@ from unmask.models.model import ModelConfig
 from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
+from unmask.objectives.colourisation import ColourisationConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
@@ -46,6 +47,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedAutoencoderConfig,
     ContrastiveConfig,
     ContrastiveMultiviewConfig,
+    ColourisationConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

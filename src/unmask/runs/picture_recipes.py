@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unmask.models.mae import Mae
 from unmask.models.vit import SIZES, Vit
+from unmask.objectives.colourisation import ColourisationConfig
 from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
@@ -66,3 +67,11 @@ def cmc_tiny() -> Pretraining:
     rows = Rows(batch=256, first=None, heldout=512)
     training = short(1e-3).replace(optimizer={"algorithm": "muon"})
     return Pretraining(model=model, objective=ContrastiveMultiviewConfig(), rows=rows, training=training)
+
+
+def colour_tiny() -> Pretraining:
+    """The colours of pictures of 32 pixels from their lightness, by a ViT of 6 layers of 192 (2.8 M parameters):
+    minutes on a laptop."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=64, first=None, heldout=256)
+    return Pretraining(model=model, objective=ColourisationConfig(), rows=rows, training=short(1e-3))
