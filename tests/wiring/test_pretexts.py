@@ -21,6 +21,7 @@ from unmask.errors import UnmaskError
 from unmask.models.vit import Vit
 from unmask.objectives.colourisation import Colourisation, soft_targets
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig, across
+from unmask.objectives.super_resolution import SuperResolution
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
 from unmask.train.events import Step
@@ -51,6 +52,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 RUNS = {
     "cmc-tiny": {"crop": 0.5, "projection": 16, "batch": 32, "heldout": 16},
     "colour-tiny": {"colour_cell": 2, "batch": 16, "heldout": 16},
+    "super-resolution-tiny": {"upscaling": 2, "batch": 16, "heldout": 16},
 }
 
 
@@ -114,6 +116,8 @@ def test_the_loss_trace_is_the_golden_one(recipe, pictures, tmp_path):
         ("colour-tiny", {"colour_cell": 4}, "Cells of 4 pixels do not divide patches of 2 pixels"),
         ("colour-tiny", {"colour_cell": 0}, "Cells of 0 pixels do not divide"),
         ("colour-tiny", {"uniform": 0.0}, "above 0 and at most 1, not 0.0"),
+        ("super-resolution-tiny", {"upscaling": 1}, "cannot be shrunk 1 times"),
+        ("super-resolution-tiny", {"upscaling": 3}, "Pictures of 8 pixels cannot be shrunk 3 times"),
     ],
 )
 def test_fields_that_make_no_run(recipe, changes, message, pictures, tmp_path):
@@ -263,3 +267,50 @@ def test_colours_are_predicted_from_the_shapes_of_digits(pictures, tmp_path):
     assert found["loss/colours"] < run.learned.guess - 0.5
     assert found["colours/correct"] > 0.4
     assert f"frequencies of colours alone: {run.learned.guess:.2f})." in " ".join(run.learned.summary(found, {}, {}))
+
+
+# ------------------------------------------------------------------------------------------------ super-resolution
+
+
+def test_the_loss_of_super_resolution_is_that_of_the_pixels():
+    """The enlarged picture is that of Pillow, and the errors are those of all pixels, channel by channel."""
+    processor = ImageProcessor(size=8, patch=4, mean=(0.4, 0.5, 0.6), std=(0.2, 0.3, 0.4))
+    objective = SuperResolution(processor, upscaling=2)
+    draws = np.random.default_rng(0)
+    pictures = [draws.integers(0, 256, shape, dtype=np.uint8) for shape in ((8, 8, 3), (13, 10, 3))]
+    batch = objective.rows(pictures, draws)
+    model = Vit(size=8, patch=4, **SMALL).build(objective.heads)
+    with torch.no_grad():
+        hidden = model(batch)
+        loss = objective.score(model, hidden, batch)
+        answers = model.answer("resolution", hidden, batch.signal.places).view(2, 2, 2, 3, 4, 4)
+    difference = answers.permute(0, 1, 4, 2, 5, 3).reshape(2, 8, 8, 3).double().numpy()
+    total = {"loss": 0.0, "error": 0.0, "bicubic": 0.0}
+    for picture, plus in zip(pictures, difference, strict=True):
+        sharp = Image.fromarray(picture).resize((8, 8), Image.Resampling.BILINEAR)
+        again = sharp.resize((4, 4), Image.Resampling.BICUBIC).resize((8, 8), Image.Resampling.BICUBIC)
+        wanted, read = (np.asarray(x) / 255 for x in (sharp, again))
+        missing = wanted - read
+        total["bicubic"] += (missing**2).mean()
+        total["error"] += ((missing - plus * processor.std) ** 2).mean()
+        total["loss"] += ((missing / processor.std - plus) ** 2).mean()
+    assert float(loss.sum) == pytest.approx(total["loss"], rel=1e-4)
+    assert loss.count == 2
+    assert {name: float(x) for name, x in loss.metrics.items()} == pytest.approx(
+        {name: total[name] for name in ("error", "bicubic")}, rel=1e-4
+    )
+    found = objective.derived({"resolution/error": 0.01, "resolution/bicubic": 0.0}, lambda: 1.0)
+    assert found == pytest.approx({"resolution/psnr": 20, "resolution/bicubic_psnr": 100})
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pictures_are_restored_better_than_by_bicubic_enlargement(channels, pictures, tmp_path):
+    given = config("super-resolution-tiny", steps=100, lr=1e-2, channels=channels)
+    run = Pretrain(given, [pictures / "train"], tmp_path)
+    with torch.no_grad():
+        fresh = run.evaluate(run.model.eval(), 0).numbers
+    assert fresh["resolution/error"] == pytest.approx(fresh["resolution/bicubic"], rel=0.2)
+    found = run.run().heldout
+    assert found["resolution/psnr"] > found["resolution/bicubic_psnr"] + 0.8
+    [line] = run.learned.summary(found, {}, {})
+    assert f"{found['resolution/bicubic_psnr']:.2f} dB" in line

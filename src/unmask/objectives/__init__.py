@@ -19,6 +19,7 @@ from unmask.objectives.segments import SegmentLM, SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrder, SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruption, SpanCorruptionConfig
+from unmask.objectives.super_resolution import SuperResolution, SuperResolutionConfig
 
 __all__ = [
     "AutoencoderConfig",
@@ -58,6 +59,8 @@ __all__ = [
     "SingleRuns",
     "SpanCorruption",
     "SpanCorruptionConfig",
+    "SuperResolution",
+    "SuperResolutionConfig",
     "TeacherConfig",
     "Term",
     "WithTeacher",

@@ -30,6 +30,7 @@ from unmask.objectives.segments import SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruptionConfig
+from unmask.objectives.super_resolution import SuperResolutionConfig
 
 Kind = type[ObjectiveConfig]
 
@@ -48,6 +49,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     ContrastiveConfig,
     ContrastiveMultiviewConfig,
     ColourisationConfig,
+    SuperResolutionConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

@@ -9,6 +9,7 @@ from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
+from unmask.objectives.super_resolution import SuperResolutionConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
@@ -75,3 +76,11 @@ def colour_tiny() -> Pretraining:
     model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
     rows = Rows(batch=64, first=None, heldout=256)
     return Pretraining(model=model, objective=ColourisationConfig(), rows=rows, training=short(1e-3))
+
+
+def super_resolution_tiny() -> Pretraining:
+    """Pictures of 32 pixels from ones that were shrunk four times, by a ViT of 6 layers of 192 (2.8 M parameters):
+    minutes on a laptop."""
+    model = Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768)
+    rows = Rows(batch=64, first=None, heldout=256)
+    return Pretraining(model=model, objective=SuperResolutionConfig(), rows=rows, training=short(1e-3))
