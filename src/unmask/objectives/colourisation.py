@@ -83,7 +83,8 @@ class Colourisation(PictureObjective):
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """The cross-entropy of soft targets, weighted by the rarity of the nearest class, in nats (equation 2): a mean
-        over the cells of each patch, summed over patches."""
+        over the cells of each patch, summed over patches. `frequencies` is the same of the best prediction that is
+        the same for every cell."""
         target = batch.targets[self.name]
         logits_MQ = model.answer(self.name, hidden_BTD, target.places, batch)
         log_p_MKQ = logits_MQ.float().unflatten(-1, (-1, len(CLASSES))).log_softmax(-1)
@@ -91,8 +92,12 @@ class Colourisation(PictureObjective):
         nearest_MK = classes_MK5[..., 0]
         nll_MK = -(shares_MK5 * log_p_MKQ.gather(-1, classes_MK5)).sum(-1)
         rarity_MK = self.rarity_Q.to(nll_MK.device)[nearest_MK]
-        hits_MK = (log_p_MKQ.detach().argmax(-1) == nearest_MK).float()
-        return Loss((rarity_MK * nll_MK).mean(-1).sum(), len(nll_MK), {"correct": hits_MK.mean(-1).sum()})
+        with torch.no_grad():
+            hits_MK = (log_p_MKQ.argmax(-1) == nearest_MK).float()
+            alone_MK = -(shares_MK5 * self.constant_Q.to(nll_MK.device)[classes_MK5]).sum(-1)
+            found = {"correct": hits_MK, "frequencies": rarity_MK * alone_MK}
+            metrics = {name: values_MK.mean(-1).sum() for name, values_MK in found.items()}
+        return Loss((rarity_MK * nll_MK).mean(-1).sum(), len(nll_MK), metrics)
 
     # -- the frequencies of colours
 
@@ -117,22 +122,22 @@ class Colourisation(PictureObjective):
         return (w_Q / (p_Q * w_Q).sum()).float()
 
     @cached_property
-    def guess(self) -> float:
-        """The loss of the best prediction that is the same for every cell, in nats, on the pictures that were counted:
-        without weights, the entropy of the frequencies."""
+    def constant_Q(self) -> Tensor:
+        """The log probabilities of the best prediction that is the same for every cell: the weighted frequencies, with
+        one added to the count of each class. Where all weights are 1, its loss is the entropy of the frequencies."""
         classes, shares = self.counted
-        g_Q = summed(classes, shares * self.rarity_Q[classes[:, :1]]) / len(classes)
-        log_g_Q = (g_Q / g_Q.sum()).clamp(min=1e-30).log()
-        return -float((g_Q * log_g_Q).sum())
+        weighted_Q = summed(classes, shares * self.rarity_Q[classes[:, :1]]) + 1
+        return (weighted_Q / weighted_Q.sum()).log().float()
 
     def summary(
         self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
     ) -> list[str]:
         if f"loss/{self.name}" not in found:
             return []
+        alone = found[f"{self.name}/frequencies"]
         return [
             f"Held-out colours: accuracy {found[f'{self.name}/correct']:.1%}, loss {found[f'loss/{self.name}']:.2f} "
-            f"(frequencies of colours alone: {self.guess:.2f})."
+            f"(frequencies of colours alone: {alone:.2f})."
         ]
 
 

@@ -70,8 +70,8 @@ def require_colours(processor: ImageProcessor) -> None:
     """Raises UnmaskError for a processor of grey pixels, which an objective on colours cannot use."""
     if processor.channels != 3:
         raise UnmaskError(
-            f"This run learns from the colours of pictures, which {processor.channels} channel does not have: use "
-            "--channels 3, and no folder of a model that reads grey pictures."
+            "This run learns from colours, but its model reads grey pictures: set --channels 3, or start from a model "
+            "that reads colours."
         )
 
 
