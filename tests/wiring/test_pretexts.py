@@ -65,18 +65,18 @@ def term(recipe: str) -> str:
 
 @pytest.mark.parametrize("recipe", RUNS)
 def test_a_run_resumes_is_fine_tuned_and_opens_in_transformers(recipe, pictures, tmp_path):
-    folder, usual = pictures / "train", {"steps": 30, "save_every": 15, "evaluate_every": 15}
+    folder, usual = pictures / "train", {"steps": 20, "save_every": 10, "evaluate_every": 10}
     found = Pretrain(config(recipe, **usual), [folder], tmp_path / "run", recipe=recipe).run()
     assert math.isfinite(found.heldout[f"loss/{term(recipe)}"])
     half = Pretrain(config(recipe, **usual), [folder], tmp_path / "half", recipe=recipe)
-    half.run(lambda event: event == Step(15) and half.trainer.stop("the test"))
+    half.run(lambda event: event == Step(10) and half.trainer.stop("the test"))
     Pretrain(config(recipe, **usual), [folder], tmp_path / "half", resume=True).run()
     one, two = (huggingface.load(tmp_path / name).model for name in ("run", "half"))
     assert all(torch.equal(x, two.state_dict()[name]) for name, x in one.state_dict().items())
     assert set(one.heads) == recipes.find(recipe).objective.own_heads
 
     given = {"model": tmp_path / "run", "task": "image-classification", "train": folder, "dev": pictures / "test"}
-    given |= {"epochs": 4, "lr": 3e-3, "seeds": 1, "device": "cpu", "precision": "fp32", "out": tmp_path / "tuned"}
+    given |= {"epochs": 2, "lr": 1e-2, "seeds": 1, "device": "cpu", "precision": "fp32", "out": tmp_path / "tuned"}
     main(["finetune", *(part for name, value in given.items() for part in (f"--{name}", str(value)))])
     assert json.loads((tmp_path / "tuned" / "results.json").read_text())["seeds"][0]["dev"]["accuracy"] > 0.3
     transformers = pytest.importorskip("transformers")
