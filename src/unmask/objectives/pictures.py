@@ -125,8 +125,8 @@ class ColourConfig(PictureConfig):
     def check_data(self, splits: Sequence[Pictures]) -> None:
         """Raises UnmaskError where none of some pictures of each folder has a colour."""
         for split in splits:
-            units = range(0, len(split.paths), -(-len(split.paths) // LOOKED_AT))
-            if not any(np.ptp(split.of_channels(3).read(unit), axis=2).any() for unit in units):
+            units = range(0, len(split.paths), -(-len(split.paths) // LOOKED_AT) or 1)
+            if units and not any(np.ptp(split.of_channels(3).read(unit), axis=2).any() for unit in units):
                 raise UnmaskError(
                     f"The pictures in {split.paths[0].parent} are grey, and this run learns from colours: give "
                     "pictures with colours, or choose another recipe, such as simmim-tiny."
