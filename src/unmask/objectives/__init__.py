@@ -8,6 +8,7 @@ from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import Contrastive, ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiview, ContrastiveMultiviewConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
+from unmask.objectives.jigsaw import Jigsaw, JigsawConfig
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatches, MaskedPatchesConfig
@@ -15,6 +16,7 @@ from unmask.objectives.next_sentence import NextSentence, NextSentenceConfig
 from unmask.objectives.next_token import NextToken, ScheduledSampling
 from unmask.objectives.objective import Join, Joint, Objective, Probe, Term
 from unmask.objectives.replaced_token import ReplacedToken, ReplacedTokenConfig
+from unmask.objectives.rotation import Rotation, RotationConfig
 from unmask.objectives.segments import SegmentLM, SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrder, SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
@@ -33,6 +35,8 @@ __all__ = [
     "ContrastiveConfig",
     "ContrastiveMultiview",
     "ContrastiveMultiviewConfig",
+    "Jigsaw",
+    "JigsawConfig",
     "Join",
     "Joint",
     "MaskedAutoencoder",
@@ -49,6 +53,8 @@ __all__ = [
     "Probe",
     "ReplacedToken",
     "ReplacedTokenConfig",
+    "Rotation",
+    "RotationConfig",
     "ScheduledSampling",
     "SegmentLM",
     "SegmentLMConfig",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,6 +13,7 @@ import numpy as np
 from unmask.data import collate
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import Shuffled
+from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop, compose
 from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.source import Joined
@@ -19,10 +21,11 @@ from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Objective, StreamOptions
-from unmask.types import Batch, Kind
+from unmask.types import Batch, Example, Head, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
 LOOKED_AT = 32  # pictures of a folder, spread over it, among which one must have a colour
+SQUARE = (1.0, 1.0)  # width / height
 
 
 class PictureObjective(Objective):
@@ -73,6 +76,65 @@ def require_colours(processor: ImageProcessor) -> None:
             "This run learns from colours, but its model reads grey pictures: set --channels 3, or start from a model "
             "that reads colours."
         )
+
+
+class ChangedPictures(PictureObjective):
+    """Predicts from the summary of a picture which of some known changes was made. A subclass changes pictures
+    (`changed`).
+
+    changes  number of changes
+    side     pixels of the side of the squares that are changed. They are cut out without stretching, because the
+             direction of stretching would give a rotation away
+    crop     smallest share of a picture that a square covers in training, where squares are also mirrored at random
+
+    Raises UnmaskError for a share that is not above 0 and at most 1.
+    """
+
+    def __init__(self, processor: ImageProcessor, changes: int, *, side: int, crop: float) -> None:
+        if not 0 < crop <= 1:
+            raise UnmaskError(f"The smallest crop is a share of the picture above 0 and at most 1, not {crop}.")
+        self.processor, self.changes = processor, changes
+        self.heads = {self.name: Head("sequence", changes, pretraining=True)}
+        self.augment = compose(RandomResizedCrop(side, (crop, 1.0), SQUARE), HorizontalFlip())
+        self.largest = RandomResizedCrop(side, (1.0, 1.0), SQUARE)
+
+    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+        """The largest squares of held-out pictures, each with its changes; the same at every call."""
+        source, rng = self.source(splits), np.random.default_rng(0)
+        examples = list[Example]()
+        for unit in range(len(source.cost)):
+            if len(examples) >= limit_rows:
+                break
+            examples += self.changed(self.largest(source.read(unit), rng), rng)
+        examples = examples[:limit_rows]
+        return [self._batch(examples[i : i + rows]) for i in range(0, len(examples), rows)]
+
+    def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
+        """Each picture with its changes. The target, at the first place of a row, is the number of the change."""
+        return self._batch([example for one in pictures for example in self.changed(self.augment(one, rng), rng)])
+
+    def changed(self, square_HWC: np.ndarray, rng: np.random.Generator) -> list[Example]:
+        """The examples of a square picture."""
+        raise NotImplementedError(f"{type(self).__name__} changes no pictures.")
+
+    def example(self, pixels_CHW: np.ndarray, change: int) -> Example:
+        """A changed picture with the number of its change."""
+        target = {self.name: (np.zeros(1, np.int64), np.array([change]))}
+        return replace(self.processor.patches(pixels_CHW), targets=target)
+
+    def _batch(self, examples: Sequence[Example]) -> Batch:
+        return collate.pad(examples, Kind.PADDING, multiple=1)
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        if f"loss/{self.name}" not in found:
+            return []
+        accuracy, loss = found[f"{self.name}/correct"], found[f"loss/{self.name}"]
+        return [
+            f"Held-out pictures, {self.terms[0].label}: accuracy {accuracy:.1%}, loss {loss:.2f} (guessing: "
+            f"{1 / self.changes:.1%}, {math.log(self.changes):.2f})."
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
