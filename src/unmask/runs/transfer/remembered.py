@@ -5,10 +5,12 @@ Shapes: B rows, T tokens of a row, D width; L tokens of a sequence.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +21,9 @@ from unmask.types import Batch
 
 MOST = 2**30  # most bytes of hidden states to keep; the states of further sequences are computed each time
 
-Key = tuple[bytes, bytes, bool]
-"""Tokens, segments, and whether the precision was bfloat16: the states of a sequence depend on nothing else."""
+Key = tuple[bytes, bytes, bytes, bool]
+"""Tokens, segments, a digest of the raw values, and whether the precision was bfloat16: the states of a sequence depend
+on nothing else."""
 
 
 @contextmanager
@@ -75,7 +78,8 @@ class Remembered:
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
-        return [(tokens[at].tobytes(), second, bf16) for at, second in zip(places, seconds, strict=True)]
+        raw = _digests(batch, places)
+        return [(tokens[at].tobytes(), *parts, bf16) for at, *parts in zip(places, seconds, raw, strict=True)]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -84,6 +88,17 @@ class Remembered:
                 if key not in self.states and self.bytes + size <= self.most:
                     self.states[key] = states[place].clone()
                     self.bytes += size
+
+
+def _digests(batch: Batch, places: list[slice]) -> list[bytes]:
+    """A digest of the raw values of each sequence; empty if the batch has none."""
+    if batch.signal is None:
+        return [b""] * len(places)
+    signal = batch.signal.map(lambda x: x.cpu().numpy())
+    lengths = np.ones(len(signal.places), np.int64) if signal.lengths is None else signal.lengths
+    ends = np.cumsum([0, *lengths])
+    bounds = ends[np.searchsorted(signal.places, [(place.start, place.stop) for place in places])]
+    return [hashlib.blake2b(signal.values[begin:end].tobytes(), digest_size=16).digest() for begin, end in bounds]
 
 
 def spans(batch: Batch) -> list[slice]:
