@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.labelled.rows import Row
+from unmask.data.order import Classes
 from unmask.data.processor import Processor
 from unmask.types import Example
 
@@ -26,6 +27,8 @@ class Encoded:
     cut       indices of the rows that lost tokens
     split     number of rows that became several windows, without losing tokens
     together  whether the examples of a row must be in one batch, because the loss compares them
+    classes   the classes of rows of which a batch must have several each, because the loss compares them; None: rows
+              are drawn at random
     """
 
     examples: list[Example]
@@ -35,6 +38,7 @@ class Encoded:
     cut: tuple[int, ...] = ()
     split: int = 0
     together: bool = False
+    classes: Classes | None = None
 
     @property
     def notice(self) -> str:

@@ -107,6 +107,7 @@ def fit(
         rank=distributed.rank(),
         ranks=distributed.ranks(),
         shares=class_shares(train.rows) if balanced else None,
+        classes=train.classes,
     )
     planned = max(1, round(config.passes * data.steps()))
     total = max(planned, config.least)

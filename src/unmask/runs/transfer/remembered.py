@@ -79,7 +79,8 @@ class Remembered:
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
         raw = _digests(batch, places)
-        return [(tokens[at].tobytes(), *parts, bf16) for at, *parts in zip(places, seconds, raw, strict=True)]
+        parts = zip(places, seconds, raw, strict=True)
+        return [(tokens[at].tobytes(), second, values, bf16) for at, second, values in parts]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -94,11 +95,11 @@ def _digests(batch: Batch, places: list[slice]) -> list[bytes]:
     """A digest of the raw values of each sequence; empty if the batch has none."""
     if batch.signal is None:
         return [b""] * len(places)
-    signal = batch.signal.map(lambda x: x.cpu().numpy())
-    lengths = np.ones(len(signal.places), np.int64) if signal.lengths is None else signal.lengths
+    at, values = batch.signal.places.cpu().numpy(), batch.signal.values.cpu().numpy()
+    lengths = np.ones(len(at), np.int64) if batch.signal.lengths is None else batch.signal.lengths.cpu().numpy()
     ends = np.cumsum([0, *lengths])
-    bounds = ends[np.searchsorted(signal.places, [(place.start, place.stop) for place in places])]
-    return [hashlib.blake2b(signal.values[begin:end].tobytes(), digest_size=16).digest() for begin, end in bounds]
+    bounds = ends[np.searchsorted(at, [(place.start, place.stop) for place in places])]
+    return [hashlib.blake2b(values[begin:end].tobytes(), digest_size=16).digest() for begin, end in bounds]
 
 
 def spans(batch: Batch) -> list[slice]:
