@@ -51,7 +51,7 @@ class BatchTriplets:
         complete_N1 = (positive_NN.any(1) & ~alike_NN.all(1))[:, None]
         chosen_NN, losses_NN, active_NN = MINERS[self.miner](far_NN, positive_NN, ~alike_NN, self.margin)
         chosen_NN = chosen_NN & complete_N1
-        share_NN = chosen_NN / chosen_NN.sum(1, keepdim=True).clamp(min=1)
+        share_NN = chosen_NN.to(far_NN.dtype) / chosen_NN.sum(1, keepdim=True).clamp(min=1)
         total = (torch.where(chosen_NN, losses_NN, 0.0) * share_NN).sum()
         active = (torch.where(chosen_NN, active_NN, 0.0) * share_NN).sum()
         return Loss(total, len(classes_N), {"active": active.detach()})
