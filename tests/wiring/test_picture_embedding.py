@@ -16,6 +16,7 @@ from finetune_toy import Spy
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
 from starlette.testclient import TestClient
 
 from unmask import huggingface
@@ -253,6 +254,21 @@ def test_vectors_are_scored_compared_embedded_and_served(run, pictures, tmp_path
     transformers = pytest.importorskip("transformers")
     _, report = transformers.ViTModel.from_pretrained(run, add_pooling_layer=False, output_loading_info=True)
     assert not report["missing_keys"]
+
+
+def test_plain_references_are_scored_with_the_same_metrics(run, pictures, capsys):
+    given = ("--train", pictures / "train", "--dev", pictures / "test", "--json")
+    main(["baseline", "--task", "picture-embedding", *map(str, given)])
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert list(scores) == ["baseline", "pixels", "hog"]
+    baseline = json.loads((run / "results.json").read_text())["baseline"]["dev"]
+    assert scores["baseline"]["dev"] == pytest.approx(baseline)
+    files = [Picture(source=path, label=path.parent.name) for path in sorted((pictures / "test").rglob("*.png"))]
+    pixels = np.stack([np.asarray(Image.open(row.source).convert("RGB").resize((32, 32), 2)).ravel() for row in files])
+    similar = np.corrcoef(pixels.astype(np.float64))
+    first, second = np.triu_indices(len(files), 1)
+    same = np.array([files[i].label == files[j].label for i, j in zip(first, second, strict=True)])
+    assert baseline["auc"] == pytest.approx(roc_auc_score(same, similar[first, second]), abs=1e-4)
 
 
 def test_the_threshold_is_that_of_equal_errors_on_the_dev_rows(run, pictures):

@@ -144,7 +144,8 @@ class PictureEmbedding(PictureTask):
             single = check_classes(rows)
             new = "" if name == "train" else f", {len(set(rows.labels) - known):,} of them not in training"
             say(f"{name}: {plural(len(rows), 'picture')} of {plural(len(rows.labels), 'class', 'classes')}{new}.")
-            say(single and f"{name}: {single}")
+            if single:
+                say(f"{name}: {single}")
         options.check()
         assert train is sets["train"]
         triplets = BatchTriplets(options.margin, options.miner)
