@@ -139,15 +139,14 @@ class PictureEmbedding(PictureTask):
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        train, known = sets["train"], set(dataset.classes(sets["train"]))
+        options.check()
+        known = set(dataset.classes(sets["train"]))
         for name, rows in sets.items():
             single = check_classes(rows)
             new = "" if name == "train" else f", {len(set(rows.labels) - known):,} of them not in training"
             say(f"{name}: {plural(len(rows), 'picture')} of {plural(len(rows.labels), 'class', 'classes')}{new}.")
             if single:
                 say(f"{name}: {single}")
-        options.check()
-        assert train is sets["train"]
         triplets = BatchTriplets(options.margin, options.miner)
         return cls(triplets, per_class=options.per_class, vector_size=options.vector_size)
 
@@ -206,7 +205,9 @@ class PictureEmbedding(PictureTask):
         return lambda rows: _scores(units(features_of(rows, features)), rows)
 
     def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        return bool(np.ptp(np.concatenate(answers), axis=0).max() < 1e-3)
+        """Whether the mean squared distance of two pictures is below a hundredth of the margin."""
+        middle_E = np.concatenate(answers).mean(0)
+        return bool(2 * (1 - middle_E @ middle_E) < 0.01 * self.triplets.margin)
 
     def fitted(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> None:
         self.threshold = _roc(np.concatenate(answers), rows).equal_error[1]
