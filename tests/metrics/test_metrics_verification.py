@@ -109,7 +109,7 @@ def test_retrieval_of_a_class_by_a_double_loop(case):
         if not any(right):
             continue
         # Ties count as errors: others of another class come first.
-        order = sorted(range(len(others)), key=lambda n: (-round(similar[i][others[n]], 9), right[n]))
+        order = sorted(range(len(others)), key=lambda n: (-round(similar[i][others[n]], 6), right[n]))
         listed = [right[n] for n in order]
         for k, found in recalls.items():
             found.append(any(listed[:k]))
