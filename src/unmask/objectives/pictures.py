@@ -98,7 +98,7 @@ class PictureConfig(ObjectiveConfig):
         if processor.channels != self.channels:
             mean = (float(np.mean(processor.mean)),) * self.channels
             processor = replace(processor, mean=mean, std=(float(np.mean(processor.std)),) * self.channels)
-        return replace(processor, size=self.size, patch=self.patch, resize_to=None)
+        return replace(processor, size=self.size, patch=self.patch, resize_to=None, ratio=False)
 
     def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
         return {"size": self.size, "patch": self.patch, "channels": self.channels}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.examples import Collate, PackedGroups, lengths_of
 from unmask.data.labelled.rows import Row
 from unmask.data.order import Classes
 from unmask.data.processor import Processor
-from unmask.types import Example
+from unmask.types import Batch, Example
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,11 @@ class Encoded:
     together  whether the examples of a row must be in one batch, because the loss compares them
     classes   the classes of rows of which a batch must have several each, because the loss compares them; None: rows
               are drawn at random
+    collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
+    targets   adds targets to the batches of training; None: the examples have them all
     """
 
-    examples: list[Example]
+    examples: Sequence[Example]
     owners: np.ndarray
     rows: Sequence[Row]
     length: int
@@ -39,6 +42,22 @@ class Encoded:
     split: int = 0
     together: bool = False
     classes: Classes | None = None
+    collate: Collate | None = None
+    targets: Callable[[Batch], Batch] | None = None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[N] int64: the number of tokens of each example."""
+        return lengths_of(self.examples)
+
+    def completed(self, batch: Batch) -> Batch:
+        """A batch of training with all its targets."""
+        return batch if self.targets is None else self.targets(batch)
+
+    def collating(self, pad: int) -> Collate:
+        """Makes the batches of training; `pad` is the id of the padding token."""
+        collate = self.collate or PackedGroups(pad)
+        return lambda groups, rng: self.completed(collate(groups, rng))
 
     @property
     def notice(self) -> str:

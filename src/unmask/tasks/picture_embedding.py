@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,7 @@ from unmask.data.labelled import dataset
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.order import Classes
+from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, PicturePair
 from unmask.errors import UnmaskError, plural
@@ -165,14 +166,16 @@ class PictureEmbedding(PictureTask):
         )
 
     def encode(self, rows: Sequence[Row], processor: ImageProcessor, length: int) -> Encoded:
-        numbers, examples, owners = classes_of(rows), [], []
-        for i, row in enumerate(rows):
-            assert isinstance(row, Picture)
-            target = {self.name: (np.zeros(1, np.int64), numbers[i : i + 1])}
-            for picture in row.pictures:
-                examples.append(replace(processor.example(picture.pixels(processor.channels)), targets=target))
-                owners.append(i)
-        return Encoded(examples, np.array(owners, np.int64), rows, length, classes=Classes(numbers, self.per_class))
+        found = [(i, one) for i, row in enumerate(rows) if isinstance(row, Picture) for one in row.pictures]
+        owners, numbers = np.array([i for i, _ in found], np.int64), classes_of(rows)
+        examples = PictureExamples([one for _, one in found], processor, self.name, numbers[owners, None])
+        return Encoded(examples, owners, rows, length, classes=Classes(numbers, self.per_class))
+
+    def for_training(self, encoded: Encoded, processor: ImageProcessor) -> Encoded:
+        """The same. Raises UnmaskError if a picture cannot be decoded."""
+        assert isinstance(encoded.examples, PictureExamples)
+        encoded.examples.check()
+        return encoded
 
     def squash(self, logits: Tensor) -> Tensor:
         """The outputs scaled to length 1."""

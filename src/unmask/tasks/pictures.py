@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, by_class, of_table
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
@@ -86,10 +87,17 @@ class PictureTask(Task):
         return loaded.require_processor(owner)
 
     @classmethod
-    def check_model(cls, config: ModelConfig, folder: Path) -> None:
+    def new_processor(cls, config: Any) -> Processor[Any]:
+        channels = (0.5,) * config.channels
+        return ImageProcessor(size=config.size, mean=channels, std=channels).for_model(config)
+
+    @classmethod
+    def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read pictures."""
         if "pictures" not in config.offers:
-            raise UnmaskError(f"{folder} holds a model that reads no pictures; take a ViT, a DeiT or a Swin.")
+            raise UnmaskError(
+                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a ResNet or a VGG."
+            )
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
