@@ -33,6 +33,7 @@ from unmask.models import (
     Transformer,
     TransformerXl,
 )
+from unmask.models.cct import Cct
 from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.model import Model
@@ -95,6 +96,7 @@ PICTURES: dict[str, ModelConfig] = {
     ),
     "swin": Swin(size=8, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=2),
     "resnet": ResNet(size=8, stem="small", dim=4, widths=(4, 8), depths=(1, 1)),
+    "cct": Cct(size=8, dim=8, layers=2, heads=2, hidden=12, convolutions=2),
     "vgg": Vgg(size=8, widths=(4, 8), depths=(1, 2)),
 }  # fmt: skip
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]

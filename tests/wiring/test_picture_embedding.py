@@ -26,6 +26,7 @@ from unmask.data.order import Classes
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, PicturePair
 from unmask.errors import UnmaskError
+from unmask.models.cct import Cct
 from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.resnet import ResNet
@@ -353,6 +354,7 @@ def test_without_dev_rows_whole_classes_are_held_out(pictures, tmp_path):
 @pytest.mark.parametrize(
     "page",
     [
+        Cct(size=8, channels=1, convolutions=2, **SMALL),
         Deit(size=8, patch=2, channels=1, **SMALL),
         Mae(size=8, patch=2, channels=1, decoder_dim=16, decoder_layers=1, decoder_heads=2, decoder_hidden=32, **SMALL),
         ResNet(size=8, channels=1, stem="small", dim=8, widths=(8, 16), depths=(1, 1), block="basic"),

@@ -3,6 +3,7 @@
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.causal import CausalModel
+from unmask.models.cct import Cct
 from unmask.models.convs2s import ConvS2S
 from unmask.models.deit import Deit
 from unmask.models.electra import Discriminator, Electra
@@ -29,6 +30,7 @@ __all__ = [
     "Albert",
     "Bert",
     "CausalModel",
+    "Cct",
     "ConvS2S",
     "Deit",
     "Discriminator",

@@ -86,7 +86,7 @@ class Vit(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures", "masked patches", "projections"})
+        return frozenset({"pictures", "masked patches", "patch states", "projections"})
 
     @property
     def width(self) -> int:

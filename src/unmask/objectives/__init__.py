@@ -3,8 +3,10 @@
 from unmask.objectives.autoencoder import AutoencoderConfig, SequenceAutoencoder
 from unmask.objectives.bidirectional import BidirectionalLM, BidirectionalLMConfig
 from unmask.objectives.causal import CausalLM, CausalLMConfig
+from unmask.objectives.colourisation import Colourisation, ColourisationConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import Contrastive, ContrastiveConfig
+from unmask.objectives.contrastive_multiview import ContrastiveMultiview, ContrastiveMultiviewConfig
 from unmask.objectives.distillation import TeacherConfig, WithTeacher
 from unmask.objectives.language_modeling import MaskedLM, MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
@@ -17,6 +19,7 @@ from unmask.objectives.segments import SegmentLM, SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrder, SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruption, SpanCorruptionConfig
+from unmask.objectives.super_resolution import SuperResolution, SuperResolutionConfig
 
 __all__ = [
     "AutoencoderConfig",
@@ -24,8 +27,12 @@ __all__ = [
     "BidirectionalLMConfig",
     "CausalLM",
     "CausalLMConfig",
+    "Colourisation",
+    "ColourisationConfig",
     "Contrastive",
     "ContrastiveConfig",
+    "ContrastiveMultiview",
+    "ContrastiveMultiviewConfig",
     "Join",
     "Joint",
     "MaskedAutoencoder",
@@ -52,6 +59,8 @@ __all__ = [
     "SingleRuns",
     "SpanCorruption",
     "SpanCorruptionConfig",
+    "SuperResolution",
+    "SuperResolutionConfig",
     "TeacherConfig",
     "Term",
     "WithTeacher",

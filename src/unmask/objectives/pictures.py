@@ -22,6 +22,7 @@ from unmask.objectives.objective import Objective, StreamOptions
 from unmask.types import Batch, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
+LOOKED_AT = 32  # pictures of a folder, spread over it, among which one must have a colour
 
 
 class PictureObjective(Objective):
@@ -36,6 +37,11 @@ class PictureObjective(Objective):
     def source(self, splits: Sequence[Pictures]) -> Joined:
         """The pictures of all folders, with the channels of the processor."""
         return Joined([split.of_channels(self.processor.channels) for split in splits])
+
+    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+        source, rng = self.source(splits), np.random.default_rng(0)
+        pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
+        return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] uint8 as a batch."""
@@ -54,15 +60,19 @@ class MaskedPictures(PictureObjective):
         if not 0 < rate < 1:
             raise UnmaskError(f"The rate is the share of a picture that is masked, between 0 and 1, not {rate}.")
 
-    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        source, rng = self.source(splits), np.random.default_rng(0)
-        pictures = [source.read(unit) for unit in range(min(limit_rows, len(source.cost)))]
-        return [self.rows(pictures[i : i + rows], rng) for i in range(0, len(pictures), rows)]
-
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] as a batch with masked patches."""
         batch = collate.pad([self.processor.example(one) for one in pictures], Kind.PADDING, multiple=1)
         return self.corrupt(batch, rng)
+
+
+def require_colours(processor: ImageProcessor) -> None:
+    """Raises UnmaskError for a processor of grey pixels, which an objective on colours cannot use."""
+    if processor.channels != 3:
+        raise UnmaskError(
+            "This run learns from colours, but its model reads grey pictures: set --channels 3, or start from a model "
+            "that reads colours."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,3 +116,18 @@ class PictureConfig(ObjectiveConfig):
     def of_model(self, model: ModelConfig) -> Self:
         fields = {name: getattr(model, name) for name in self.of_folder if hasattr(model, name)}
         return replace(self, **fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColourConfig(PictureConfig):
+    """Of an objective on the colours of pictures."""
+
+    def check_data(self, splits: Sequence[Pictures]) -> None:
+        """Raises UnmaskError where none of some pictures of each folder has a colour."""
+        for split in splits:
+            units = range(0, len(split.paths), -(-len(split.paths) // LOOKED_AT) or 1)
+            if units and not any(np.ptp(split.of_channels(3).read(unit), axis=2).any() for unit in units):
+                raise UnmaskError(
+                    f"The pictures in {split.paths[0].parent} are grey, and this run learns from colours: give "
+                    "pictures with colours, or choose another recipe, such as simmim-tiny."
+                )
