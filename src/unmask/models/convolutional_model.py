@@ -74,6 +74,10 @@ class ConvolutionalConfig(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.width, head.outputs)
 
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The layer of a classifier, whose outputs are the numbers of a vector."""
+        return self.sequence_head(head, token)
+
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """As `ModelConfig.build`; the default has no heads. Heads read a mean, so that there is never a pooler."""
         made = {name: head_of(self, head) for name, head in (heads or {}).items()}

@@ -123,6 +123,10 @@ class Vit(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.dim, head.outputs)
 
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The layer of a classifier, whose outputs are the numbers of a vector."""
+        return self.sequence_head(head, token)
+
     def projection_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """W2 relu(W1 h) (Chen et al. 2020, section 2.1)."""
         return nn.Sequential(nn.Linear(self.dim, self.dim), nn.ReLU(), nn.Linear(self.dim, head.outputs))

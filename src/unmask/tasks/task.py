@@ -35,6 +35,8 @@ from unmask.types import Batch
 Say = Callable[[str], None]
 Score = Callable[[Sequence[Row]], Mapping[str, float]]
 """Rows -> metrics."""
+Curve = dict[str, Any]
+"""A curve as JSON values: names of its axes `x` and `y`, `points` [[x, y], ...], and whether `x` is logarithmic."""
 Outcomes = Literal["one", "several", "score"]
 
 
@@ -238,6 +240,10 @@ class Task(Objective):
 
     def report(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         """Class -> precision, recall, f1, support; empty without classes."""
+        return {}
+
+    def curves(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, Curve]:
+        """Title -> a curve for the report; empty for most tasks."""
         return {}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:

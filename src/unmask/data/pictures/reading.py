@@ -43,6 +43,11 @@ class Picture(Row):
         content = self.source if isinstance(self.source, bytes) else _content(self.source)
         return (hashlib.blake2b(content, digest_size=16).hexdigest(),)
 
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All pictures of the row."""
+        return (self,)
+
     def pixels(self, channels: int = 3) -> np.ndarray:
         """[H, W, C] uint8. Raises UnmaskError, which names the row, if the picture cannot be decoded."""
         try:
@@ -51,6 +56,17 @@ class Picture(Row):
             if isinstance(self.source, Path) or not self.place:
                 raise
             raise UnmaskError(f"{self.place}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePair(Picture):
+    """Two pictures, which are compared: `source` and `other`, each the path of a file, or its bytes."""
+
+    other: Path | bytes = field(default=b"", compare=False)
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        return self, Picture(place=self.place, source=self.other)
 
 
 def _content(path: Path) -> bytes:
