@@ -56,6 +56,10 @@ class ProcessorFiles(ABC, Generic[P]):
     def save(self, processor: P, folder: Path, model: Any) -> list[str]:
         """Write the processor of a model. Returns the names of its files."""
 
+    def fitted(self, processor: P, config: Any) -> P:
+        """The processor of a folder, for its model with the changed settings of `config`."""
+        return processor
+
     def fields(self, processor: P, model: Any) -> Mapping[str, Any]:
         """The fields of config.json that depend on the processor."""
         return {}
@@ -171,6 +175,9 @@ class Images(ProcessorFiles[ImageProcessor]):
 
     def check(self, processor: ImageProcessor, config: Any, folder: Path) -> None:
         processor.for_model(config)
+
+    def fitted(self, processor: ImageProcessor, config: Any) -> ImageProcessor:
+        return processor.resized(config.size)
 
     def save(self, processor: ImageProcessor, folder: Path, model: Any) -> list[str]:
         return processor.for_model(model.config).save(folder)

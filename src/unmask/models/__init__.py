@@ -11,6 +11,7 @@ from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
+from unmask.models.rebuilding import resized
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.stack_model import StackModel
@@ -47,4 +48,5 @@ __all__ = [
     "TransformerXl",
     "Vit",
     "Writer",
+    "resized",
 ]

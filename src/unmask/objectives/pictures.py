@@ -103,6 +103,9 @@ class PictureConfig(ObjectiveConfig):
     def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
         return {"size": self.size, "patch": self.patch, "channels": self.channels}
 
+    def model_settings(self) -> dict[str, Any]:
+        return {"size": self.size}
+
     def of_model(self, model: ModelConfig) -> Self:
         fields = {name: getattr(model, name) for name in self.of_folder if hasattr(model, name)}
         return replace(self, **fields)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unmask import huggingface
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
@@ -23,7 +24,7 @@ from unmask.data.pictures.reading import Picture, by_class, of_table
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
-from unmask.models.model import ModelConfig
+from unmask.models.model import Model, ModelConfig
 from unmask.tasks.balance import Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
@@ -52,7 +53,12 @@ class PictureRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions(Weighing, TaskOptions):
-    """Options for the training of an image classifier."""
+    """Options for the training of an image classifier.
+
+    size  pixels of a side of what the model reads; None: the size of the folder
+    """
+
+    size: int | None = None
 
 
 class PictureForm(Form):
@@ -114,6 +120,11 @@ class ImageClassification(OneLabel):
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)))
+
+    @classmethod
+    def prepared(cls, loaded: Loaded[Model], options: PictureOptions) -> Loaded[Model]:
+        """The folder for pictures of the size that is asked for."""
+        return loaded if options.size is None else huggingface.resized(loaded, options.size)
 
     @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:

@@ -207,6 +207,7 @@ def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
     """The model with the heads that `aim` needs. Raises UnmaskError if it lacks a head for the next token."""
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
+    loaded = config.kind.prepared(loaded, config.options)
     config.kind.processor_of(loaded, config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=aim.heads, seed=seed)

@@ -17,6 +17,7 @@ from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.files import sha256
 from unmask.models.model import Model, ModelConfig
+from unmask.models.rebuilding import rebuilt
 from unmask.nn import ProjectedHead
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.config import Data
@@ -65,9 +66,13 @@ class Origin:
         """The sizes of the model."""
         return self.stored.model.config
 
-    def check(self, corpora: Sequence[Data], objective: ObjectiveConfig) -> None:
-        """Raises UnmaskError if a corpus was built with another tokenizer than that of the folder."""
-        processor = self.stored.require_processor(self.folder)
+    def check(self, corpora: Sequence[Data], objective: ObjectiveConfig, model: ModelConfig) -> None:
+        """Raises UnmaskError if a corpus was built with another tokenizer than that of the folder.
+
+        model  the settled sizes of the model
+        """
+        processor = huggingface.fitted(self.stored.require_processor(self.folder), model)
+        assert processor is not None
         for corpus in corpora:
             if objective.processor(corpus.processor).fingerprint != processor.fingerprint:
                 raise UnmaskError(
@@ -81,7 +86,9 @@ class Origin:
         Raises UnmaskError if `wanted` has other sizes.
         """
         stored, given = self.model.to_dict(), wanted.to_dict()
-        for name in stored.keys() - {*TRAINED, *STARTED, *settings}:
+        follow = self.model.replace(**settings).to_dict()
+        changed = {name for name, value in follow.items() if value != stored[name]}  # such as the length, by the size
+        for name in stored.keys() - {*TRAINED, *STARTED, *settings, *changed}:
             if stored[name] != given.get(name):
                 raise UnmaskError(
                     f"Continued pre-training keeps the sizes of the model: {name} is {stored[name]} in {self.folder}, "
@@ -103,8 +110,7 @@ class Origin:
                      frequent
         """
         loaded = opened(self.place, heads, seed)
-        model = config.build(heads, seed=None)
-        model.load_state_dict(loaded.model.state_dict())
+        model = rebuilt(loaded.model, config, heads)
         for name in loaded.new:
             if name in heads and not heads[name].outputs:  # one output for each entry of the vocabulary
                 _fill(model.heads[name], frequencies())
