@@ -93,7 +93,9 @@ def test_odd_grids(name, before, after, tmp_path):
 
 
 def test_the_same_size_is_the_same_model():
-    model = Vit(size=8, patch=2, dim=24, layers=1, heads=3, hidden=40).build({"patches": Head("token", 12)}, pooler=True)
+    model = Vit(size=8, patch=2, dim=24, layers=1, heads=3, hidden=40).build(
+        {"patches": Head("token", 12)}, pooler=True
+    )
     other = resized(model, 8)
     assert model.training
     assert other.training

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from unmask.data.processor import Processor
 from unmask.huggingface.config import table_of
 from unmask.huggingface.folder import Loaded
 from unmask.models.model import Model, ModelConfig
 from unmask.models.rebuilding import resized as resized_model
+
+P = TypeVar("P", bound=Processor[Any])
 
 
 def resized(loaded: Loaded[Model], size: int) -> Loaded[Model]:
@@ -18,10 +20,11 @@ def resized(loaded: Loaded[Model], size: int) -> Loaded[Model]:
     Raises UnmaskError for a size that the model cannot read, and for a model that reads no pictures.
     """
     model = resized_model(loaded.model, size)
-    return replace(loaded, model=model, processor=fitted(loaded.processor, model.config))
+    processor = None if loaded.processor is None else fitted(loaded.processor, model.config)
+    return replace(loaded, model=model, processor=processor)
 
 
-def fitted(processor: Processor[Any] | None, config: ModelConfig) -> Processor[Any] | None:
-    """The processor of a folder, for its model with the changed settings of `config`."""
-    found: Processor[Any] | None = None if processor is None else table_of(config).processor.fitted(processor, config)
+def fitted(processor: P, config: ModelConfig) -> P:
+    """The processor with the settings that the config of a model decides, such as the size of pictures."""
+    found: P = table_of(config).processor.fitted(processor, config)
     return found

@@ -72,9 +72,9 @@ class Mae(Vit):
         return MaeModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Matrices from Xavier's uniform (appendix A.1), the rest as in a ViT; positions keep their sines. Queries, keys
-        and values are three matrices, as in the code of ViT that the paper follows; the authors' code for PyTorch draws
-        them as one."""
+        """Matrices from Xavier's uniform (appendix A.1), the rest as in a ViT; positions keep their sines. Queries,
+        keys and values are three matrices, as in the code of ViT that the paper follows; the authors' code for PyTorch
+        draws them as one."""
         super().initialise(module, seed)
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
