@@ -131,6 +131,13 @@ def test_a_tuned_mae_is_a_vit_with_the_same_states(pictures, tmp_path):
     for pooling in ("summary", "mean"):  # a frozen trunk is that of the MAE
         before, after = (summaries(one.model, examples, one.processor, pooling) for one in (loaded, tuned))
         np.testing.assert_allclose(after, before, atol=1e-6)
+    model, report = transformers.ViTForImageClassification.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert not any(report.values())
+    batch = tuned.processor.collate(examples)
+    pixels = torch.from_numpy(np.stack([tuned.processor.pixels(Picture(source=path).pixels()) for path in found]))
+    with torch.no_grad():
+        logits = tuned.model.answer("image_classification", tuned.model(batch), batch.sequence_starts, batch)
+        torch.testing.assert_close(logits, model.eval()(pixels).logits, atol=1e-5, rtol=1e-5)
     tune(tmp_path / "run", pictures, tmp_path / "again", epochs=1)  # a ViT now: its positions are trained, too
     one, two = (huggingface.load(tmp_path / part).model.state_dict() for part in ("run", "again"))
     assert not torch.equal(one["embedding.position.table.weight"], two["embedding.position.table.weight"])
