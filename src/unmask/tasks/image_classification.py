@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask import huggingface
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
@@ -24,7 +25,9 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture
 from unmask.data.pictures.recutting import Recut
 from unmask.errors import UnmaskError
+from unmask.huggingface import Loaded
 from unmask.kernels.linear import Logits
+from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.one_label import OneLabel
@@ -38,7 +41,12 @@ from unmask.types import Batch, Loss
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions(Augmenting, Weighing):
-    """Options for the training of an image classifier."""
+    """Options for the training of an image classifier.
+
+    size  pixels of a side of what the model reads; None: the size of the folder
+    """
+
+    size: int | None = None
 
     def check(self) -> None:
         super().check()
@@ -73,6 +81,11 @@ class ImageClassification(PictureTask, OneLabel):
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)), augmenting=options)
+
+    @classmethod
+    def prepared(cls, loaded: Loaded[Model], options: PictureOptions) -> Loaded[Model]:
+        """The folder for pictures of the size that is asked for."""
+        return loaded if options.size is None else huggingface.resized(loaded, options.size)
 
     def encode(self, rows: Sequence[Row], processor: ImageProcessor, length: int) -> Encoded:
         values = np.stack([self.value(row) for row in rows]) if rows else np.empty((0, 1), np.int64)

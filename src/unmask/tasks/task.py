@@ -165,6 +165,12 @@ class Task(Objective):
         raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
 
     @classmethod
+    def prepared(cls, loaded: Loaded[Model], options: Any) -> Loaded[Model]:
+        """The folder that training starts from, changed as the options of the task ask. Raises UnmaskError for options
+        that do not fit its model."""
+        return loaded
+
+    @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
         """Whether a folder with these heads and settings was fine-tuned for this task."""
         return cls.name in heads

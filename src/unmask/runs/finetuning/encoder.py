@@ -215,6 +215,7 @@ def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
         return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
+    loaded = config.kind.prepared(loaded, config.options)
     config.kind.processor_of(loaded, config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=aim.heads, seed=seed)
