@@ -15,6 +15,8 @@ from unmask.huggingface.table import as_heads
 from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
+from unmask.models.cct import Cct
+from unmask.models.deit import Deit
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
@@ -28,7 +30,7 @@ from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.models.vgg import Vgg
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.nn import lora
 from unmask.types import Batch, Head
 
@@ -89,6 +91,7 @@ PICTURES: dict[str, Any] = {
     "Swin": Swin(size=16, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=4),
     "ResNet": ResNet(size=20, dim=4, widths=(4, 8), depths=(2, 1), halve_early=True, activation="silu"),
     "ResNet, small stem": ResNet(size=9, stem="small", dim=4, widths=(4, 8), depths=(2, 1), block="basic"),
+    "CCT": Cct(size=8, dim=8, layers=2, heads=2, hidden=12, convolutions=2, kernel=5),
     "VGG": Vgg(size=8, widths=(4, 8), depths=(1, 3), norm=True, pointwise=True),
 }  # fmt: skip
 """Pages that read pictures; their answers through files are in `tests/parity`."""

@@ -16,7 +16,8 @@ from unmask.data import collate
 from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
-from unmask.models.vit import Deit, Vit
+from unmask.models.deit import Deit
+from unmask.models.vit import Vit
 from unmask.types import Batch, Head, Kind
 
 transformers = pytest.importorskip("transformers")

@@ -15,6 +15,7 @@ from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import (
     albert,
     bert,
+    cct,
     convs2s,
     electra,
     elmo,
@@ -65,6 +66,7 @@ TABLES: dict[str, Table[Any]] = {
         resnet.RESNET,
         resnet.SMALL_STEM,
         vgg.VGG,
+        cct.CCT,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,

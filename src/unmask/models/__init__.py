@@ -3,7 +3,9 @@
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.causal import CausalModel
+from unmask.models.cct import Cct
 from unmask.models.convs2s import ConvS2S
+from unmask.models.deit import Deit
 from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
 from unmask.models.encoder_decoder import EncoderDecoder
@@ -20,7 +22,7 @@ from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vgg import Vgg
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.models.writer import State, Writer
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "Albert",
     "Bert",
     "CausalModel",
+    "Cct",
     "ConvS2S",
     "Deit",
     "Discriminator",

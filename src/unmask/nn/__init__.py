@@ -36,7 +36,7 @@ from unmask.nn.convolutional_stacks import (
     normalised_linear,
 )
 from unmask.nn.crf import LinearChainCRF
-from unmask.nn.dropout import Dropout
+from unmask.nn.dropout import Dropout, DropPath
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
@@ -95,6 +95,7 @@ __all__ = [
     "CrossMask",
     "DilatedStack",
     "DotAttention",
+    "DropPath",
     "Dropout",
     "Embedding",
     "FeedForward",

@@ -57,6 +57,11 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         """C."""
         return len(self.mean)
 
+    @property
+    def length(self) -> int:
+        """Number of summaries and patches of a picture."""
+        return len(self.summaries) + (-(-self.size // self.patch)) ** 2
+
     def pixels(self, item: np.ndarray) -> np.ndarray:
         """The normalised pixels of a picture, [C, size, size] float32. Raises UnmaskError if `item` is not a picture
         with these channels."""
