@@ -129,8 +129,8 @@ class FineTuning(TaskConfig):
         return dataclasses.replace(found, page=kinds[page[KIND]].from_dict(sizes))
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
-        """As `TaskConfig.override`. For a new model, names of its sizes have precedence over all others, and those of its
-        task and its rows over those of `transfer` and `distillation`."""
+        """As `TaskConfig.override`. For a new model, names of its sizes have precedence over all others, and those
+        of its task and its rows over those of `transfer` and `distillation`."""
         if self.page is not None:
             sizes = vars(self.page).keys() - {field.name for field in dataclasses.fields(ModelConfig)}
             names = {"rows": vars(self.rows), "options": vars(self.options), "page": sizes}
