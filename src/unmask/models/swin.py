@@ -30,7 +30,7 @@ from unmask.nn import (
     Residual,
     truncated_normal,
 )
-from unmask.nn.windows import MergedPatches, PatchMerging, Stages, StochasticDepth, WindowAttention, WindowBias
+from unmask.nn.windows import MergedPatches, PatchMerging, Stages, WindowAttention, WindowBias
 from unmask.types import Head, Kind
 
 
@@ -118,8 +118,7 @@ class Swin(ModelConfig):
 
     def _divided(self, size: int) -> int:
         """The size, if patches merge without padding. Raises UnmaskError for another one."""
-        multiple = self.patch * self.merged
-        if size % multiple:
+        if size % (multiple := self.patch * self.merged):
             raise UnmaskError(f"The stages do not divide {size} pixels evenly: choose a multiple of {multiple}.")
         return size
 
@@ -142,11 +141,11 @@ class Swin(ModelConfig):
                 part.register_parameter("bias", None)
         windows = WindowAttention(attention, grid, window, shift)
         feedforward = FeedForward(dim, int(self.ratio * dim), ACTIVATIONS[self.activation])
-
-        def residual(f: nn.Module) -> Residual:
-            return Residual(StochasticDepth(f, rate), before=nn.LayerNorm(dim, self.eps), dropout=self.dropout)
-
-        return nn.Sequential(OrderedDict(attention=residual(windows), feedforward=residual(feedforward)))
+        layers = OrderedDict[str, nn.Module](attention=windows, feedforward=feedforward)
+        for name, f in layers.items():
+            norm = nn.LayerNorm(dim, self.eps)
+            layers[name] = Residual(f, before=norm, dropout=self.dropout, drop_path=rate)
+        return nn.Sequential(layers)
 
     def stack(self) -> Stages:
         """The stages, each but the last followed by a merging of patches, and the norm of the last (section 3.1)."""
@@ -154,8 +153,7 @@ class Swin(ModelConfig):
         for stage, depth in enumerate(self.depths):
             rates = [self.drop_path * i / max(total - 1, 1) for i in range(before, before + depth)]
             blocks = nn.Sequential(*(self.block(stage, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)))
-            last = stage == len(self.depths) - 1
-            merge = nn.Identity() if last else PatchMerging(self.dim * 2**stage, grid)
+            merge = PatchMerging(self.dim * 2**stage, grid) if stage < len(self.depths) - 1 else nn.Identity()
             stages.append(nn.Sequential(OrderedDict(blocks=blocks, merge=merge)))
             grid, before = (grid + 1) // 2, before + depth
         return Stages(stages, nn.LayerNorm(self.width, self.eps))
@@ -164,7 +162,6 @@ class Swin(ModelConfig):
         return Classifier(self.width, head.outputs)
 
     def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
-        """The layer of a classifier, whose outputs are the numbers of a vector."""
         return self.sequence_head(head, token)
 
     def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:

@@ -1,5 +1,5 @@
 """Windows of a grid: attention within windows, shifted windows, relative position biases and patch merging (Swin, Liu
-et al. 2021, section 3); and stochastic depth.
+et al. 2021, section 3).
 
 Shapes: B pictures, G places along a side of the grid, N = G * G places, W places along a side of a window, T = W * W,
 P windows of a picture, H heads, D width, C outputs.
@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.nn.attention import Attention
-from unmask.nn.dropout import Dropout
 from unmask.nn.mask import Bias
 from unmask.nn.position import Position
 
@@ -127,22 +126,6 @@ class MergedPatches(nn.Module):
         """[..., D] -> [..., K, C]."""
         outputs = F.linear(x_BND, self.weight.flatten(0, 1), self.bias)
         return outputs.unflatten(-1, self.weight.shape[:2]).transpose(-2, -1)
-
-
-class StochasticDepth(nn.Module):
-    """f(x) in evaluation. In training, f(x) / (1 - rate), or 0 for a picture at this rate (Huang et al. 2016, section
-    3)."""
-
-    def __init__(self, f: nn.Module, rate: float):
-        super().__init__()
-        self.f, self.dropout = f, Dropout(rate)
-
-    def forward(self, x_BND: Tensor) -> Tensor:
-        """[B, N, D] -> [B, N, D]."""
-        y_BND: Tensor = self.f(x_BND)
-        if not self.training or not self.dropout.p:
-            return y_BND
-        return y_BND * self.dropout(y_BND.new_ones(len(y_BND), 1, 1))  # one draw for each picture
 
 
 class Stages(nn.Module):

@@ -79,7 +79,7 @@ class Windows(Pictures):
 
 def _trunk(prefix: str) -> Names:
     block, their_block = "stack.stages.{}.blocks.{}.", prefix + "encoder.layers.{}.blocks.{}."
-    attention, theirs = block + "attention.f.f.attention.", their_block + "attention.self."
+    attention, theirs = block + "attention.f.attention.", their_block + "attention.self."
     return (
         ("embedding.token.signal.project", prefix + "embeddings.patch_embeddings.projection"),
         ("embedding.token.signal.norm", prefix + "embeddings.norm"),
@@ -92,8 +92,8 @@ def _trunk(prefix: str) -> Names:
         (attention + "position.table", theirs + "relative_position_bias_table"),
         (attention + "output", their_block + "attention.output.dense"),
         (block + "feedforward.before", their_block + "layernorm_after"),
-        (block + "feedforward.f.f.up", their_block + "intermediate.dense"),
-        (block + "feedforward.f.f.down", their_block + "output.dense"),
+        (block + "feedforward.f.up", their_block + "intermediate.dense"),
+        (block + "feedforward.f.down", their_block + "output.dense"),
         ("stack.stages.{}.merge", prefix + "encoder.layers.{}.downsample"),
         ("stack.norm", prefix + "layernorm"),
     )
