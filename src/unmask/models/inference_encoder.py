@@ -16,7 +16,7 @@ from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lo
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.models.stack_model import StackModel
-from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Position, Stack
+from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Patch, Position, Stack
 
 
 class InferenceBlock:
@@ -84,7 +84,10 @@ def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
     dtype = inference_dtype(model, precision)
     if type(model) is StackModel and isinstance(model.stack, Stack) and _is_plain(model.stack) and gains(model, dtype):
         stack, heads = InferenceStack(model.stack, dtype), dict(model.heads.items())
-        found = StackModel(model.config, model.embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
+        embedding = model.embedding
+        if any(isinstance(part, Patch) for part in embedding.modules()):
+            embedding = prepacked(embedding, dtype)
+        found = StackModel(model.config, embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
         return found.train(model.training)
     if lowers(model, dtype):
         unchanged = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])

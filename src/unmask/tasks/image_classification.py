@@ -103,6 +103,7 @@ class ImageClassification(OneLabel):
     panel = "classifyPicture"
     references_are = "logistic regression on the pixels, and on histograms of oriented gradients"
     form = PictureForm()
+    tokens_at_once = 2_048  # pictures have one length: a larger batch has no padding (docs/log.md)
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:

@@ -52,6 +52,7 @@ class Task(Objective):
     metric     the metric that chooses the best model by default; higher is better
     length     longest sequence that the task is meant for, in tokens, if the folder keeps one
     usual_length  longest sequence, in tokens, by default
+    tokens_at_once  most tokens of a batch that one thread answers; None: as for texts (`tasks.batching`)
     reference  description of `baseline`
     references_are  description of `references`
     rows_are   description of the rows in a file
@@ -79,6 +80,7 @@ class Task(Objective):
     metric: str
     length: int | None = None
     usual_length: ClassVar[int] = 128
+    tokens_at_once: ClassVar[int | None] = None
     reference = "one answer to all rows"
     references_are: ClassVar[str] = ""
     rows_are: ClassVar[str]
@@ -211,7 +213,8 @@ class Task(Objective):
             return self.answers(model, batch.to(model.device))
 
         with evaluating(model):
-            found = answered(read, [len(example.tokens) for example in encoded.examples], model.device)
+            lengths = [len(example.tokens) for example in encoded.examples]
+            found = answered(read, lengths, model.device, self.tokens_at_once)
         return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
