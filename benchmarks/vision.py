@@ -11,7 +11,8 @@ train   ViT-tiny (12 layers of 192) and ViT-small (12 of 384), 10 classes, AdamW
         pictures to updated weights: `unmask` is the engine and the loader behind `unmask finetune`; the peers are a
         plain loop over `ViTForImageClassification`, and `transformers.Trainer`
 infer   ViT-small, 224 pixels, patches of 16 (197 places). Normalised pixels to probabilities: `unmask` is the layout
-        and the batching behind `unmask predict`, the peer is `ViTForImageClassification` in inference mode
+        and the batching behind `unmask predict`, the peer is `ViTForImageClassification` in inference mode. In bf16
+        it runs under autocast, which keeps norms and sums in float32 as `unmask` does, and with all in bfloat16
 load    JPEG files to rows of a batch, with a random crop and flip: time of each part for a picture, and their share of
         a training step that waits for them. In a run, a thread loads the next step while the model computes
 """
@@ -19,12 +20,12 @@ load    JPEG files to rows of a batch, with a random crop and flip: time of each
 from __future__ import annotations
 
 import argparse
+import copy
 import io
 import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import common, trainer
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from unmask.tasks import Task
 
 CLASSES, RATE = 10, 1e-4
-PLAIN, TRAINER, MODEL = "transformers, plain loop", "transformers.Trainer", "transformers"
+PLAIN, TRAINER = "transformers, plain loop", "transformers.Trainer"
 GOALS = {"train": 1.5, "infer": 1.3}
 Step = Callable[[], Any]
 
@@ -247,7 +248,8 @@ def infer(work: Work, options: argparse.Namespace, precision: str) -> dict[str, 
     sides = prepared(work, max(2, work.batch))
     pixels = [sides.processor.pixels(one) for one in sides.pictures[: work.batch]]
     layout = inference_layout(sides.model.eval(), precision)
-    theirs = sides.theirs.eval().to(torch.bfloat16 if precision == "bf16" else torch.float32)
+    theirs = sides.theirs.eval()
+    lowered = copy.deepcopy(theirs).bfloat16()
     rows, owners = [Row()] * work.batch, np.arange(work.batch)
 
     def ours() -> list[Any]:
@@ -256,13 +258,19 @@ def infer(work: Work, options: argparse.Namespace, precision: str) -> dict[str, 
             example.targets = {sides.task.name: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
         return sides.task.answer_all(layout, Encoded(examples, owners, rows, 0), sides.processor.pad)
 
-    def peer() -> Any:
-        return theirs(pixel_values=torch.from_numpy(np.stack(pixels)).to(theirs.dtype)).logits.float().softmax(-1)
+    def peer(model: Any, autocast: bool) -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = model(pixel_values=torch.from_numpy(np.stack(pixels)).to(model.dtype)).logits
+        return logits.float().softmax(-1)
 
+    sides_of = {"unmask": ours, "transformers": lambda: peer(theirs, False)}
+    if precision == "bf16":
+        exact, rounded = (lambda: peer(theirs, True)), (lambda: peer(lowered, False))
+        sides_of = {"unmask": ours, "transformers, autocast": exact, "transformers, all in bf16": rounded}
     with torch.inference_mode():
         repeats = max(1, round(options.steps * 4 / work.batch))
         clock = CLOCKS[options.clock]
-        runs = {name: lambda run=run: timed(run, repeats, clock) for name, run in (("unmask", ours), (MODEL, peer))}
+        runs = {name: lambda run=run: timed(run, repeats, clock) for name, run in sides_of.items()}
         return in_turns(runs, options.turns)
 
 

@@ -34,10 +34,11 @@ class InferenceBlock:
         self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores."""
+        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores. The
+        values of x change: the sums are computed in its memory."""
         attention, feedforward = self.residuals
-        x_ND = attention.after(x_ND + self.output.forward(self._attend(attention.before(x_ND), B, T, seen)))
-        return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
+        x_ND = attention.after(x_ND.add_(self.output.forward(self._attend(attention.before(x_ND), B, T, seen))))
+        return feedforward.after(x_ND.add_(self.down.forward(self.up.forward(feedforward.before(x_ND)))))
 
     def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
         """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
@@ -68,6 +69,8 @@ class InferenceStack(Stack):
             return x_BTD.detach()
         seen = Bias((mask or Mask()).tensor(T, T, x_BTD.device)).added(self.dtype)  # once, for all blocks
         x_ND = padded(x_BTD.detach().reshape(B * T, D), self.dtype)
+        if x_ND.data_ptr() == x_BTD.data_ptr():
+            x_ND = x_ND.clone()  # the blocks change it
         for i in self.order:
             x_ND = self.laid_out[i](x_ND, B, T, seen)
         return self.norm(x_ND[: B * T]).view(B, T, D)

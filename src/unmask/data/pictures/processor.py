@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,9 +63,18 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         square = resize(np.asarray(item, np.uint8), side, side, self.resample)
         first = (side - self.size) // 2
         square = square[first : first + self.size, first : first + self.size]
-        scaled = (square.astype(np.float64) * self.scale).astype(np.float32)
+        pixels_CHW = np.empty((self.channels, self.size, self.size), np.float32)
+        for channel, values in enumerate(self._values):
+            # "clip" changes nothing here: every number has an entry. It lets NumPy write the result in place.
+            np.take(values, square[..., channel], out=pixels_CHW[channel], mode="clip")
+        return pixels_CHW
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        """[C, 256] float32: the normalised value of each number of a pixel, as `transformers` computes it."""
+        scaled = (np.arange(256) * self.scale).astype(np.float32)
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        return ((scaled - mean) / std).transpose(2, 0, 1)
+        return (scaled - mean[:, None]) / std[:, None]
 
     def example(self, item: np.ndarray) -> Example:
         """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]."""
