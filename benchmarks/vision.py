@@ -14,7 +14,7 @@ infer   ViT-small, 224 pixels, patches of 16 (197 places). Normalised pixels to 
         and the batching behind `unmask predict`, the peer is `ViTForImageClassification` in inference mode. In bf16
         it runs under autocast, which keeps norms and sums in float32 as `unmask` does, and with all in bfloat16
 load    JPEG files to rows of a batch, with a random crop and flip: time of each part for a picture, and their share of
-        a training step that waits for them. In a run, a thread loads the next step while the model computes
+        a training step that waits for them. In pre-training, a thread loads the next step while the model computes
 """
 
 from __future__ import annotations
