@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--tokens", type=int, default=4_096)
+    parser.add_argument("--lengths", type=int, nargs="+", default=[32, 128, 256, 384, 512, 1_024, 2_048])
     options = parser.parse_args()
     import torch
 
@@ -59,7 +60,7 @@ def main() -> None:
     )
     for dtype in ("bfloat16", "float32"):
         for masked in (False, True):
-            for length in (32, 128, 256, 512, 1_024, 2_048):
+            for length in options.lengths:
                 ways = [once(way, length, options.tokens, dtype, masked) for way in (kernel, attention)]
                 for way in ways:
                     way()

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from unmask.data.collate import pack, pad
+from unmask.data.examples import Groups, labelled
 from unmask.errors import UnmaskError
 from unmask.types import Batch, Example, concatenate
 
@@ -141,6 +142,17 @@ def test_rows_move_with_all_that_belongs_to_them() -> None:
     assert moved.targets["a"].places.tolist() == sorted(moved.targets["a"].places.tolist())
     found = dict(zip(tokens[moved.targets["a"].places].tolist(), moved.targets["a"].values.tolist(), strict=True))
     assert found == {2: 10, 4: 20, 5: 21}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "width", "padded"), [((5, 5, 5), 5, False), ((5, 3, 6), 8, True), ((8,), 8, False)]
+)
+def test_examples_of_one_length_have_rows_of_that_length(lengths, width, padded) -> None:
+    examples = [Example(np.arange(1, n + 1)) for n in lengths]
+    [batch] = next(labelled(Groups(examples), len(examples), pad=0).batches(None)).batches
+    assert batch.tokens.shape[1] == width
+    assert (batch.documents is not None) == padded  # without documents, attention has no mask
+    assert batch.real_tokens == sum(lengths)
 
 
 def test_thousands_of_examples_take_milliseconds_and_waste_little() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from unmask.data import collate
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.kernels import processor
@@ -17,8 +19,9 @@ from unmask.models.inference_encoder import InferenceStack, inference_layout
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.transformer_xl import TransformerXl
+from unmask.models.vit import Vit
 from unmask.nn.lora import LoRALinear
-from unmask.types import Example
+from unmask.types import Example, Head, Kind
 
 SIZE = {"vocabulary": 60, "dim": 32, "layers": 3, "heads": 4, "hidden": 64, "length": 40}
 
@@ -70,6 +73,35 @@ def test_nearly_the_same_in_bfloat16(page):
         assert not torch.equal(found, wanted)
         seen = slice(None) if batch.documents is None else batch.documents > 0
         assert torch.cosine_similarity(found, wanted, dim=-1)[seen].min() > 0.999
+
+
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize(("precision", "least"), [("fp32", 0.999999), ("bf16", 0.999)])
+def test_pictures_are_answered_by_the_layout(precision, least):
+    """Patches have pre-packed weights too; 6 pictures are enough for rows to be padded."""
+    page = Vit(size=56, patch=8, dim=32, layers=2, heads=4, hidden=64, std=0.2)
+    model = page.build({"image_classification": Head("sequence", 3)}, seed=0).eval()
+    quick = inference_layout(model, precision)
+    assert isinstance(quick.stack, InferenceStack)
+    assert not list(quick.embedding.token.signal.parameters())
+    assert [id(p) for p in quick.embedding.position.parameters()] == [
+        id(p) for p in model.embedding.position.parameters()
+    ]
+    pixels = np.random.default_rng(0).normal(size=(6, 3, 56, 56)).astype(np.float32)
+    processor = ImageProcessor(size=56, patch=8)
+    batch = collate.pad([processor.patches(one) for one in pixels], Kind.PADDING, multiple=1)
+    with torch.inference_mode():
+        found, wanted = quick(batch), model(batch)
+    assert found.dtype == torch.float32
+    assert torch.cosine_similarity(found, wanted, dim=-1).min() > least
+
+
+def test_the_layout_leaves_its_input_as_it_is():
+    model = build()
+    x_BTD = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(0))
+    before = x_BTD.clone()
+    inference_layout(model).stack(x_BTD)
+    assert torch.equal(x_BTD, before)
 
 
 OTHERS = {

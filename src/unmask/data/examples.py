@@ -51,15 +51,15 @@ class Groups:
 
 @dataclass(frozen=True)
 class PackedGroups:
-    """Packs groups of examples into rows of the length of the longest example, rounded up to a multiple of 8. Examples
-    of one length, such as pictures, are rows without padding."""
+    """Packs groups of examples into rows of the length of the longest example, rounded up to a multiple of 8. If all
+    examples have one length, as pictures do, the rows have it too: nothing is padded, and no mask is needed."""
 
     pad: int
 
     def __call__(self, groups: list[Sequence[Example]], rng: np.random.Generator) -> Batch:
         examples = [example for group in groups for example in group]
-        lengths = [len(example.tokens) for example in examples]
-        width = lengths[0] if len(set(lengths)) == 1 else -(-max(lengths) // 8) * 8
+        lengths = {len(example.tokens) for example in examples}
+        width = max(lengths) if len(lengths) == 1 else -(-max(lengths) // 8) * 8
         return pack(examples, width, self.pad)
 
 

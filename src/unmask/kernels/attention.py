@@ -18,7 +18,7 @@ from torch import Tensor
 from unmask.kernels.formats import exactly
 from unmask.kernels.varlen import Varlen
 
-FEW = 256
+FEW = 384
 """Largest number of queries for which the plain form is used in training in bfloat16 on a CPU."""
 
 

@@ -20,9 +20,9 @@ from unmask.kernels.processor import Precision, imitates_bf16, settle
 
 Part = TypeVar("Part", bound=nn.Module)
 
-EVEN = 256
-"""In bfloat16, larger batches are padded to a multiple of this number of rows: for every new number of rows, oneDNN
-generates code for each product, which takes longer than the product itself."""
+LARGE, EVEN = 256, 64
+"""In bfloat16, batches of more than LARGE rows are padded to a multiple of EVEN rows: for every new number of rows,
+oneDNN generates code for each product, which takes longer than the product itself."""
 
 
 class PrepackedLinear(nn.Module):
@@ -100,7 +100,7 @@ def lowers(part: nn.Module, dtype: torch.dtype) -> bool:
 def padded(x_ND: Tensor, dtype: torch.dtype) -> Tensor:
     """The rows, padded with zeros to a multiple of EVEN rows if that makes products of this number format faster."""
     N = len(x_ND)
-    return padded_to(x_ND, -(-N // EVEN) * EVEN) if dtype is torch.bfloat16 and N > EVEN else x_ND
+    return padded_to(x_ND, -(-N // EVEN) * EVEN) if dtype is torch.bfloat16 and N > LARGE else x_ND
 
 
 def padded_to(x_ND: Tensor, N: int) -> Tensor:

@@ -16,7 +16,7 @@ from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lo
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.models.stack_model import StackModel
-from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Position, Stack
+from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Patch, Position, Stack
 
 
 class InferenceBlock:
@@ -34,10 +34,11 @@ class InferenceBlock:
         self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
     def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores."""
+        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores. The
+        values of x change: the sums are computed in its memory."""
         attention, feedforward = self.residuals
-        x_ND = attention.after(x_ND + self.output.forward(self._attend(attention.before(x_ND), B, T, seen)))
-        return feedforward.after(x_ND + self.down.forward(self.up.forward(feedforward.before(x_ND))))
+        x_ND = attention.after(x_ND.add_(self.output.forward(self._attend(attention.before(x_ND), B, T, seen))))
+        return feedforward.after(x_ND.add_(self.down.forward(self.up.forward(feedforward.before(x_ND)))))
 
     def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
         """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
@@ -68,6 +69,8 @@ class InferenceStack(Stack):
             return x_BTD.detach()
         seen = Bias((mask or Mask()).tensor(T, T, x_BTD.device)).added(self.dtype)  # once, for all blocks
         x_ND = padded(x_BTD.detach().reshape(B * T, D), self.dtype)
+        if x_ND.data_ptr() == x_BTD.data_ptr():
+            x_ND = x_ND.clone()  # the blocks change it
         for i in self.order:
             x_ND = self.laid_out[i](x_ND, B, T, seen)
         return self.norm(x_ND[: B * T]).view(B, T, D)
@@ -84,7 +87,10 @@ def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
     dtype = inference_dtype(model, precision)
     if type(model) is StackModel and isinstance(model.stack, Stack) and _is_plain(model.stack) and gains(model, dtype):
         stack, heads = InferenceStack(model.stack, dtype), dict(model.heads.items())
-        found = StackModel(model.config, model.embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
+        embedding = model.embedding
+        if any(isinstance(part, Patch) for part in embedding.modules()):
+            embedding = prepacked(embedding, dtype)
+        found = StackModel(model.config, embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
         return found.train(model.training)
     if lowers(model, dtype):
         unchanged = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])

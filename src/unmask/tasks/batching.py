@@ -16,26 +16,30 @@ TOKENS_ELSEWHERE = 8_192  # of a batch where no threads share the work
 
 
 def answered(
-    read: Callable[[list[int]], Iterable[Answer]], lengths: Sequence[int], device: torch.device | str
+    read: Callable[[list[int]], Iterable[Answer]],
+    lengths: Sequence[int],
+    device: torch.device | str,
+    at_once: int | None = None,
 ) -> list[Answer]:
     """The answers to examples of these lengths, in their order.
 
-    read  indices of the examples of a batch -> their answers; it gets batches of examples of similar lengths, on a CPU
-          several at once (`kernels.threads.a_thread_each`)
+    read     indices of the examples of a batch -> their answers; it gets batches of examples of similar lengths, on a
+             CPU several at once (`kernels.threads.a_thread_each`)
+    at_once  most tokens of a batch for one thread; None: TOKENS_AT_ONCE
     """
-    batches = list(by_length(lengths, _most_tokens(sum(lengths), device)))
+    batches = list(by_length(lengths, _most_tokens(sum(lengths), device, at_once or TOKENS_AT_ONCE)))
     found: dict[int, Answer] = {}
     for places, answers in zip(batches, a_thread_each(read, batches, device), strict=True):
         found.update(zip(places, answers, strict=True))
     return [found[i] for i in range(len(lengths))]
 
 
-def _most_tokens(total: int, device: torch.device | str) -> int:
+def _most_tokens(total: int, device: torch.device | str, at_once: int) -> int:
     """The most tokens of a batch: fewer where there are not enough for every thread."""
     threads = workers(device)
     if threads is None:
         return TOKENS_ELSEWHERE
-    return TOKENS_AT_ONCE if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), TOKENS_AT_ONCE)
+    return at_once if threads == 1 else min(max(-(-total // threads), FEWEST_TOKENS), at_once)
 
 
 def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:

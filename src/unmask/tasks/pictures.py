@@ -75,6 +75,9 @@ class PictureTask(Task):
     folders = True
     rows_are = "pictures with a label"
     form: ClassVar[Form] = PictureForm()
+    tokens_at_once: ClassVar[int | None] = (
+        2_048  # pictures have one length: a larger batch has no padding (docs/log.md)
+    )
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:

@@ -54,6 +54,7 @@ class Task(Objective):
     metric     the metric that chooses the best model by default; higher is better
     length     longest sequence that the task is meant for, in tokens, if the folder keeps one
     usual_length  longest sequence, in tokens, by default
+    tokens_at_once  most tokens of a batch that one thread answers; None: as for texts (`tasks.batching`)
     reference  description of `baseline`
     references_are  description of `references`
     rows_are   description of the rows in a file
@@ -81,6 +82,7 @@ class Task(Objective):
     metric: str
     length: int | None = None
     usual_length: ClassVar[int] = 128
+    tokens_at_once: ClassVar[int | None] = None
     reference = "one answer to all rows"
     references_are: ClassVar[str] = ""
     rows_are: ClassVar[str]
@@ -229,7 +231,7 @@ class Task(Objective):
             return self.answers(model, batch.to(model.device))
 
         with evaluating(model):
-            found = answered(read, encoded.lengths.tolist(), model.device)
+            found = answered(read, encoded.lengths.tolist(), model.device, self.tokens_at_once)
         return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
@@ -251,6 +253,15 @@ class Task(Objective):
     def curves(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, Curve]:
         """Title -> a curve for the report; empty for most tasks."""
         return {}
+
+    def confusion(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+        """Label -> prediction -> number of rows; empty unless each row has one label."""
+        return {}
+
+    def examples(self, answers: Sequence[Any], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Rows that a report shows with their answers: `label`, `predicted`, `probability`, `place`, and `picture`,
+        a small PNG or JPEG in Base64. Empty for rows that cannot be shown as pictures."""
+        return []
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         """The metrics of one answer to everything: the most frequent label of `train`, or its mean score."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -71,9 +72,18 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         top, left = (height - self.size) // 2, (width - self.size) // 2
         square = resize(np.asarray(item, np.uint8), height, width, self.resample)
         square = square[top : top + self.size, left : left + self.size]
-        scaled = (square.astype(np.float64) * self.scale).astype(np.float32)
+        pixels_CHW = np.empty((self.channels, self.size, self.size), np.float32)
+        for channel, values in enumerate(self._values):
+            # "clip" changes nothing here: every number has an entry. It lets NumPy write the result in place.
+            np.take(values, square[..., channel], out=pixels_CHW[channel], mode="clip")
+        return pixels_CHW
+
+    @cached_property
+    def _values(self) -> np.ndarray:
+        """[C, 256] float32: the normalised value of each number of a pixel, as `transformers` computes it."""
+        scaled = (np.arange(256) * self.scale).astype(np.float32)
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
-        return ((scaled - mean) / std).transpose(2, 0, 1)
+        return (scaled - mean[:, None]) / std[:, None]
 
     def _resized(self, item: np.ndarray) -> tuple[int, int]:
         """Height and width of the resized picture, in pixels."""

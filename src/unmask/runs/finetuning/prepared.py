@@ -38,12 +38,14 @@ class Seed:
     classes  label -> precision, recall, f1 and support on the dev rows; empty if the task has no classes
     write    function that writes the model into a folder
     curves   title -> curve of the answers to the dev rows (`Task.curves`)
+    confusion  label -> prediction -> number of dev rows; empty unless each row has one label
     """
 
     row: dict[str, Any]
     classes: dict[str, dict[str, float]]
     write: Callable[[Path], None]
     curves: dict[str, Any] = field(default_factory=dict)
+    confusion: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def value(self) -> float:

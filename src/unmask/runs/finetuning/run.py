@@ -37,6 +37,7 @@ class Result:
     kept      the seed whose model is in the folder, the best on the dev rows
     pairs     whether training rows are pairs of texts
     curves    title -> curve of the kept seed's answers to the dev rows, for the report
+    confusion label -> prediction -> number of dev rows, of the kept model; empty unless each row has one label
     """
 
     task: str
@@ -50,6 +51,7 @@ class Result:
     classes: dict[str, dict[str, float]]
     pairs: bool
     curves: dict[str, Any] = field(default_factory=dict)
+    confusion: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -135,6 +137,7 @@ def train_seeds(
         classes=best.classes,
         pairs=prepared.pairs,
         curves=best.curves,
+        confusion=best.confusion,
     )
     if distributed.is_main():
         best.write(out)
