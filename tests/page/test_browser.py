@@ -7,6 +7,7 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.train import report
 from unmask.visualize import attention, reading
 
 pytestmark = pytest.mark.browser
@@ -454,3 +455,23 @@ def on_screen(page, name):
             return found
         page.wait_for_timeout(50)
     pytest.fail(f"{name} did not appear")
+
+
+@pytest.mark.parametrize("width", [1100, 390])
+def test_a_report_shows_its_pictures_and_fits_the_width(page, tmp_path, width):
+    thumbnails = pytest.importorskip("unmask.data.pictures.thumbnails")
+    pytest.importorskip("PIL.Image")
+    pixels = (
+        np.random.default_rng(0).integers(0, 256, (2, 200, 150, 3), dtype=np.uint8)
+        // np.array([1, 99])[:, None, None, None]
+    )
+    shown = [report.Captioned(thumbnails.thumbnail(one.astype(np.uint8)), [EVIL, "90%"], EVIL) for one in pixels]
+    names = [f"class {i}" for i in range(29)] + [EVIL]
+    counts = [["12345"] * 30] * 30
+    matrix = report.Heatmap("Matrix", names, names, [[0.5] * 30] * 30, texts=counts)
+    path = report.write(tmp_path, "Report", [matrix, report.Gallery("Examples", shown * 12)])
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(path.as_uri())
+    assert page.evaluate("[...document.images].map(one => one.naturalWidth)") == [72] * 24  # 96 x 72 pixels
+    assert page.evaluate("document.documentElement.scrollWidth") <= width  # the matrix scrolls, the page does not
+    assert page.title() == "Report"

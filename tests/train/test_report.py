@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,9 +13,25 @@ from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
 from unmask.train.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, number
-from unmask.train.report import Bars, Chart, Facts, Sample, Samples, Section, Series, Table, Text, render, write
+from unmask.train.report import (
+    Bars,
+    Captioned,
+    Chart,
+    Facts,
+    Gallery,
+    Heatmap,
+    Sample,
+    Samples,
+    Section,
+    Series,
+    Table,
+    Text,
+    render,
+    write,
+)
 
 EVIL = "<script>alert('x')</script> & \"quoted\""
+PNG = b"\x89PNG\r\n\x1a\n and more bytes"
 VOID = {"meta", "br", "hr", "link", "img", "input"}
 
 
@@ -48,6 +65,10 @@ def everything(text: str) -> list[Section]:
         Table(text, [text, "n"], [[text, 1.5], [text, None]], note=text, best=["n"]),
         Facts(text, {text: text}),
         Facts(text, {text: text}, folded=True),
+        Heatmap(text, [text], [text], [[0.5]], note=text, texts=[[text]]),
+        Gallery(
+            text, [Captioned(PNG, [text, text], about=text, good=True), Captioned(b"no picture", [text])], note=text
+        ),
         Samples(text, [Sample(text, [(text, [(text, 0.5)])])], {text: [text]}, note=text),
     ]
 
@@ -59,18 +80,28 @@ def test_every_text_is_escaped_and_every_tag_closed() -> None:
     assert tags <= {
         *("html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "div", "section", "figure"),
         *("figcaption", "span", "svg", "path", "circle", "rect", "text", "table", "thead", "tbody", "tr", "th", "td"),
-        *("details", "summary", "b", "small"),
+        *("details", "summary", "b", "small", "img"),
     }
 
 
 def test_the_page_needs_nothing_else() -> None:
     page = render("Run", everything("text"))
     for _, attributes in Checker(page).tags:
-        assert not {"src", "href", "srcset", "onload", "onclick", "xlink:href"} & set(attributes)
+        assert not {"href", "srcset", "onload", "onclick", "onerror", "xlink:href"} & set(attributes)
+        assert (attributes.get("src") or "data:image/").startswith("data:image/")
     assert not re.search(r"https?://|url\(|@import", page)
-    assert "default-src 'none'" in page
+    assert "default-src 'none'; img-src data:;" in page
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
+
+
+def test_a_gallery_holds_the_bytes_of_its_pictures() -> None:
+    page = Gallery("g", [Captioned(PNG, ["cat", "90%"]), Captioned(b"\xff\xd8\xff\xe0", ["dog"], good=True)]).html()
+    sources = [attributes["src"] or "" for tag, attributes in Checker(page).tags if tag == "img"]
+    assert [source.partition(",")[0] for source in sources] == ["data:image/png;base64", "data:image/jpeg;base64"]
+    assert base64.b64decode(sources[0].partition(",")[2]) == PNG
+    assert page.count('class="good"') == 1
+    assert "<img" not in Gallery("g", [Captioned(b"<svg onload=alert(1)>", ["cat"])]).html()
 
 
 def test_write_replaces_the_page_as_a_whole(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Correlations go from -1 to 1, and errors are in the unit of the scores.
 """
 
 from unmask.metrics.answers import best_threshold, exact_match, normalise_answer, of_answers, token_f1
-from unmask.metrics.classes import of_classes, of_label_sets, per_class, per_label
+from unmask.metrics.classes import confusion, of_classes, of_label_sets, per_class, per_label
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
 from unmask.metrics.hypotheses import tokenised_lines
 from unmask.metrics.ngrams import textbook_bleu
@@ -39,6 +39,7 @@ __all__ = [
     "by_length",
     "chrf",
     "confidence_interval",
+    "confusion",
     "exact_match",
     "exact_match_accuracy",
     "mean_reciprocal_rank",

@@ -33,6 +33,16 @@ def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) ->
     return _report(labels, columns)
 
 
+def confusion(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Label -> prediction -> number of rows, from class ids [N]; pairs without rows are left out, so that there are at
+    most N of them."""
+    found: dict[str, dict[str, int]] = {label: {} for label in labels}
+    pairs, counts = np.unique(np.stack([true, predicted]).astype(np.int64), axis=1, return_counts=True)
+    for label, prediction, count in zip(*pairs.tolist(), counts.tolist(), strict=True):
+        found[labels[label]][labels[prediction]] = count
+    return found
+
+
 def of_label_sets(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
     """accuracy, micro_f1 and macro_f1 of sets of labels, bool [N, C]: whether row n has label c.
 

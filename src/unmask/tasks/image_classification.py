@@ -20,6 +20,7 @@ from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, by_class, of_table
+from unmask.data.pictures.thumbnails import thumbnail
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
@@ -27,11 +28,14 @@ from unmask.models.model import ModelConfig
 from unmask.tasks.balance import Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
+from unmask.tasks.labels import right_and_wrong
 from unmask.tasks.one_label import OneLabel
 from unmask.tasks.picture_references import FEATURES, Features, regression_on_pictures
 from unmask.tasks.reading import counts_of, labels_of
 from unmask.tasks.rows import Rows, TaskOptions, column
 from unmask.tasks.task import Say, Score, Task
+
+SHOWN = 12  # examples with a wrong answer, and with a correct one, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +146,18 @@ class ImageClassification(OneLabel):
             target = {self.name: (np.zeros(1, np.int64), self.value(row))}
             examples.append(replace(processor.example(row.pixels(processor.channels)), targets=target))
         return Encoded(examples, np.arange(len(rows)), rows, length)
+
+    def examples(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """The most confident mistakes, then rows with a correct answer, SHOWN of each at most."""
+        probabilities, true = self._arrays(answers, rows)
+        predicted, shown = probabilities.argmax(1), []
+        for i in right_and_wrong(probabilities, true, SHOWN):
+            row = rows[i]
+            assert isinstance(row, Picture)
+            names = {"label": self.labels[true[i]], "predicted": self.labels[predicted[i]], "place": row.place}
+            picture = base64.b64encode(thumbnail(row.pixels())).decode()
+            shown.append({**names, "probability": float(probabilities[i].max()), "picture": picture})
+        return shown
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
         return {name: partial(self._reference, train, features) for name, features in FEATURES.items()}

@@ -35,3 +35,18 @@ def one_class(answers: Sequence[np.ndarray]) -> bool:
 def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:
     """-log of the probability [N, C] of the true class [N], averaged, in nats."""
     return float(-np.log(np.maximum(probabilities[np.arange(len(true)), true], 1e-12)).mean())
+
+
+def right_and_wrong(probabilities: np.ndarray, true: np.ndarray, most: int) -> list[int]:
+    """Numbers of rows to show, from probabilities [N, C] and true classes [N]: the mistakes with the highest
+    probability, the highest first; then correct rows, the first of each class, the second of each class, and so on.
+    There are at most `most` of both."""
+    predicted, top = probabilities.argmax(1), probabilities.max(1)
+    wrong, right = np.flatnonzero(predicted != true), np.flatnonzero(predicted == true)
+    wrong = wrong[np.argsort(-top[wrong], kind="stable")]
+    turns = np.zeros(len(right), np.int64)  # how many earlier correct rows have the same class
+    for number in range(probabilities.shape[1]):
+        own = true[right] == number
+        turns[own] = np.arange(own.sum())
+    right = right[np.argsort(turns, kind="stable")]
+    return [*wrong[:most].tolist(), *right[:most].tolist()]

@@ -58,6 +58,10 @@ class OneLabel(Task):
         probabilities, true = self._arrays(answers, rows)
         return metrics.per_class(probabilities.argmax(1), true, self.labels)
 
+    def confusion(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+        probabilities, true = self._arrays(answers, rows)
+        return metrics.confusion(probabilities.argmax(1), true, self.labels)
+
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         commonest = np.bincount(self._true(train), minlength=len(self.labels)).argmax()
         true = self._true(rows)

@@ -230,6 +230,15 @@ class Task(Objective):
         """Class -> precision, recall, f1, support; empty without classes."""
         return {}
 
+    def confusion(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+        """Label -> prediction -> number of rows; empty unless each row has one label."""
+        return {}
+
+    def examples(self, answers: Sequence[Any], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Rows that a report shows with their answers: `label`, `predicted`, `probability`, `place`, and `picture`,
+        a small PNG or JPEG in Base64. Empty for rows that cannot be shown as pictures."""
+        return []
+
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         """The metrics of one answer to everything: the most frequent label of `train`, or its mean score."""
         raise NotImplementedError

@@ -10,12 +10,15 @@ from typing import Any
 
 from unmask import files
 from unmask.train.chart import Bars, Chart, Series, number
+from unmask.train.gallery import Captioned, Gallery
 from unmask.train.heatmap import Heatmap
 
 __all__ = [
     "Bars",
+    "Captioned",
     "Chart",
     "Facts",
+    "Gallery",
     "Heatmap",
     "Sample",
     "Samples",
@@ -110,7 +113,7 @@ class Samples:
         return f"<section>{_heading(self.title)}{''.join(parts)}{note}</section>"
 
 
-Section = Text | Table | Facts | Samples | Chart | Bars | Heatmap
+Section = Text | Table | Facts | Samples | Chart | Bars | Heatmap | Gallery
 
 
 def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
@@ -183,7 +186,7 @@ PAGE = """<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <title>{title}</title>
 <style>{style}</style>
 </head>
@@ -243,5 +246,13 @@ td.number { white-space: nowrap; } .scroll td:first-child { min-width: 9ch; }
 .prompt { font-weight: 600; margin-bottom: 2px; }
 .answer { display: inline-block; margin: 0 10px 2px 0; padding: 0 5px; border-radius: 4px; }
 .good { background: var(--good); } small { color: var(--soft); }
+.matrix { display: block; } .matrix text { font-size: 13px; fill: var(--ink); }
+.matrix .cell { text-anchor: middle; pointer-events: none; font-variant-numeric: tabular-nums; }
+.gallery { display: grid; gap: 14px 10px; grid-template-columns: repeat(auto-fill, minmax(112px, 1fr)); }
+.picture { min-width: 0; } .picture img { display: block; width: 96px; height: 96px; object-fit: contain; }
+.picture b, .picture small { display: block; width: fit-content; max-width: 100%; overflow-wrap: anywhere;
+  font-size: .8125rem; line-height: 1.35; font-weight: 400; }
+.picture b { margin: 4px 0 1px; padding: 0 4px; border-radius: 4px; background: var(--warn); }
+.picture b.good { background: var(--good); }
 summary { cursor: pointer; font-weight: 600; font-size: 1.15rem; margin: 32px 0 8px; }
 """

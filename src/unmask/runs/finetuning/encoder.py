@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -16,11 +17,12 @@ from unmask import huggingface
 from unmask.data.labelled import glue
 from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
+from unmask.files import write_text
 from unmask.models.model import Model
 from unmask.objectives import Objective
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
-from unmask.runs.finetuning.report import shown
+from unmask.runs.finetuning.report import EXAMPLES, shown
 from unmask.runs.finetuning.supervised import begun_with, check_metric, fit
 from unmask.runs.transfer import merged, strategy
 from unmask.tasks import TASKS, Encoded, Task, settings_of
@@ -66,14 +68,17 @@ class PreparedEncoder(Prepared):
         model, row, answers = run_seed(self, seed, folder, display, say, resume=resume)
         if "test" in self.encoded:
             row["test"] = self.task.evaluate(model, self.encoded["test"], self.processor.pad)
+        dev = self.encoded["dev"].rows
         settings = settings_of(self.task)  # with values that this seed has set, such as a threshold
 
         def write(out: Path) -> None:
             plain = merged(model).cpu()
             huggingface.save(out, plain, self.processor, labels=self.labels, settings=settings)
             self.task.save_beside(out, model)
+            if examples := self.task.examples(answers, dev):
+                write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
 
-        return Seed(row, self.task.report(answers, self.encoded["dev"].rows), write)
+        return Seed(row, self.task.report(answers, dev), write, self.task.confusion(answers, dev))
 
 
 def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
 
 RESULTS = "results.json"  # the scores of each seed, in the folder of a fine-tuning run
+EXAMPLES = "examples.json"  # dev rows with their answers, if they are pictures
+MOST_CLASSES = 30  # of a confusion matrix that is drawn; with more classes, the most confused pairs are listed
+MOST_PAIRS = 20
+KEPT = "The predictions are those of the model in the folder."
 
 
 def summary(found: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -42,6 +47,10 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     sections += _charts(results, folder)
     if results["classes"]:
         sections.append(_classes(results["classes"]))
+    if results.get("confusion"):  # results of version 0.1 have none
+        sections.append(_confusion(results["confusion"]))
+    if (folder / EXAMPLES).is_file():
+        sections.append(_examples(folder / EXAMPLES))
     if (folder / "search.json").is_file():
         from unmask.runs.finetuning import search
 
@@ -121,3 +130,35 @@ def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:
         [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
     ]
     return report.Table("Each class, on the dev rows", ["", *names], rows)
+
+
+def _confusion(found: Mapping[str, Mapping[str, int]]) -> report.Section:
+    """The confusion matrix, or the most confused pairs of more than MOST_CLASSES classes."""
+    title, rows = "Confusion matrix, on the dev rows", {label: sum(counts.values()) for label, counts in found.items()}
+    if len(found) > MOST_CLASSES:
+        pairs = [(n, label, other) for label, counts in found.items() for other, n in counts.items() if other != label]
+        pairs = sorted(pairs, key=lambda pair: -pair[0])[:MOST_PAIRS]
+        cells = [[label, other, n, n / rows[label]] for n, label, other in pairs]
+        note = f"The most frequent mistakes. The last column is their share of the rows with that label. {KEPT}"
+        return report.Table(
+            "Most confused classes, on the dev rows", ["label", "prediction", "rows", "share"], cells, note
+        )
+    counts = [[found[label].get(other, 0) for other in found] for label in found]
+    shares = [[n / max(1, rows[label]) for n in row] for label, row in zip(found, counts, strict=True)]
+    texts = [[str(n) if n else "" for n in row] for row in counts]
+    note = f"A row for each label, a column for each prediction; colour is the share of the row. {KEPT}"
+    return report.Heatmap(title, list(found), list(found), shares, note=note, texts=texts)
+
+
+def _examples(path: Path) -> report.Gallery:
+    """Dev rows as pictures, with their predictions. Raises UnmaskError for a damaged file."""
+    shown = []
+    try:
+        for one in read_json(path)["dev"]:
+            good = one["label"] == one["predicted"]
+            lines = [f"{one['predicted']}", f"{one['probability']:.1%}"] + ([] if good else [f"label: {one['label']}"])
+            shown.append(report.Captioned(base64.b64decode(one["picture"]), lines, str(one["place"]), good))
+    except (KeyError, TypeError, ValueError):
+        raise UnmaskError(f"{path} is damaged: delete it, and the report has no examples.") from None
+    note = f"Predictions with their probabilities: the most confident mistakes first, then correct rows. {KEPT}"
+    return report.Gallery("Examples of the dev rows", shown, note)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Result:
     summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder, the best on the dev rows
     pairs     whether training rows are pairs of texts
+    confusion label -> prediction -> number of dev rows, of the kept model; empty unless each row has one label
     """
 
     task: str
@@ -45,6 +46,7 @@ class Result:
     notes: list[str]
     classes: dict[str, dict[str, float]]
     pairs: bool
+    confusion: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -116,6 +118,7 @@ def train_seeds(
         notes=say.notes,
         classes=best.classes,
         pairs=prepared.pairs,
+        confusion=best.confusion,
     )
     if distributed.is_main():
         best.write(out)
