@@ -92,9 +92,7 @@ def _add_picture_verbs(group: Any) -> None:
     )
     sub.add_argument("--draws", type=int, default=1, metavar="N", help="draws of masked patches, each by its own seed")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first draw")
-    sub = _verb(
-        group, "augmentation", _augmentation, "The views of a picture that a recipe learns from.", fields=True
-    )
+    sub = _verb(group, "augmentation", _augmentation, "The views of a picture that a recipe learns from.", fields=True)
     sub.add_argument("picture", metavar="PICTURE", help="the file of a picture")
     sub.add_argument("--recipe", default="simclr-tiny", help="a recipe that learns from views (default: simclr-tiny)")
     sub.add_argument("--count", type=int, default=16, metavar="N", help="how often the picture is read, at most 32")
@@ -209,15 +207,13 @@ def _reconstruction(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
     config = registry.trained_by(model.config, tuple(model.heads))
-    if config is None:
+    if config is None or "rate" not in config.leaves():
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
-    kept = run_facts(opened.folder).get("config", {}).get("objective")
+    run = run_facts(opened.folder).get("config")
+    kept = run.get("objective") if isinstance(run, dict) else None
     config = config if kept is None else registry.read(kept, config)
-    rates = options.rates or [config.leaves().get("rate")]
-    built = {
-        f"{rate:.0%} masked" if rate else "masked": (config.replace(rate=rate) if rate else config).build(processor)
-        for rate in rates
-    }
+    rates = options.rates or [config.leaves()["rate"]]
+    built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
     return reconstruction(model, built, pictures, range(options.seed, options.seed + options.draws))
 
@@ -232,7 +228,9 @@ def _augmentation(options: argparse.Namespace) -> Data:
         raise UnmaskError(f"--count must be from 1 to 32, not {options.count}.")
     recipe = recipes.find(options.recipe)
     if not isinstance(recipe, Pretraining) or "pictures" not in recipe.model.offers:
-        raise UnmaskError(f"The recipe '{options.recipe}' does not learn from pictures: choose one such as simclr-tiny.")
+        raise UnmaskError(
+            f"The recipe '{options.recipe}' does not learn from pictures: choose one such as simclr-tiny."
+        )
     objective = recipe.override(options.fields).objective
     processor = objective.processor(ImageProcessor())
     built: Any = objective.build(processor)

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.data.pictures.folder import Pictures
 from unmask.models.model import Model
 from unmask.objectives.objective import Probe
 from unmask.objectives.pictures import MaskedPictures, Reconstruction
@@ -30,7 +29,7 @@ class MaskedPixels(MaskedPictures):
         raise NotImplementedError(f"{type(self).__name__} does not say which patches are masked.")
 
     def predicted(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Tensor:
-        """The predictions for the masked patches [M, F], picture by picture, as `score` compares them with the target."""
+        """The predictions for the masked patches [M, F], picture by picture, as `score` compares them."""
         raise NotImplementedError(f"{type(self).__name__} does not say what is predicted.")
 
     def pixels(self, predicted_MF: Tensor, wanted_MF: Tensor) -> Tensor:
@@ -57,11 +56,12 @@ class MaskedPixels(MaskedPictures):
             found.append(Reconstruction(picture, restored, hidden))
         return found
 
-    def probes(self, split: Pictures, tokenizer: Any, length: int) -> list[Probe]:
-        """The first pictures of a held-out split."""
-        pictures = split.of_channels(self.processor.channels)
-        some = range(min(PROBES, len(pictures.paths)))
-        return [Probe(pictures.paths[i].name, np.empty(0, np.int64), picture=pictures.read(i)) for i in some]
+    def probes(self, split: Any, tokenizer: Any, length: int) -> list[Probe]:
+        """Pictures of a held-out split, evenly spread over it."""
+        source = self.source([split])
+        count = len(source.cost)
+        units = dict.fromkeys(i * count // PROBES for i in range(PROBES))
+        return [Probe(f"held-out picture {i + 1}", np.empty(0, np.int64), picture=source.read(i)) for i in units]
 
     def pictures(self, model: Model, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
         """The reconstruction of each probe, with the same masked patches at every call."""

@@ -20,13 +20,14 @@ export function galleryGroup(group, scale) {
   return [group.title ? h("h3", {}, group.title) : null, h("div", { class: "scroll" }, h("div", { class: "gallery", style }, cells))];
 }
 
-/** A canvas with the picture of {"height", "width", "png"}, drawn when the browser has decoded it. */
-export function picture({ height, width, png }, name) {
+/** A canvas with the picture in {"file": base64 of a PNG or JPEG file}, drawn when the browser has decoded it. */
+function picture({ height = 1, width = 1, file }, name) {
   const canvas = h("canvas", { width, height, role: "img", "aria-label": name });
-  createImageBitmap(new Blob([bytes({ data: png })], { type: "image/png" })).then(
-    (image) => canvas.getContext("2d").drawImage(image, 0, 0),
-    () => canvas.setAttribute("aria-label", `${name} (this picture cannot be decoded)`),
-  );
+  const draw = (image) => {
+    [canvas.width, canvas.height] = [image.width, image.height];
+    canvas.getContext("2d").drawImage(image, 0, 0);
+  };
+  createImageBitmap(new Blob([bytes({ data: file })])).then(draw, () => canvas.setAttribute("aria-label", `${name} (this picture cannot be decoded)`));
   return canvas;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from unmask.files import write_text
 from unmask.objectives import Probe
 from unmask.train.events import Evaluated, Event, Listener
 
-__all__ = ["FILE", "Probe", "note", "read", "samples", "writing"]
+__all__ = ["FILE", "Probe", "note", "pictures", "read", "samples", "writing"]
 
 FILE = "samples.jsonl"
 
@@ -31,7 +32,11 @@ def samples(
     """
     rows = []
     for number, (probe, guesses) in enumerate(zip(given, found, strict=True)):
-        row = {"text": probe.text, "expected": list(probe.expected), "guesses": [[w, round(x, 5)] for w, x in guesses]}
+        row: dict[str, Any] = {
+            "text": probe.text,
+            "expected": list(probe.expected),
+            "guesses": [[w, round(x, 5)] for w, x in guesses],
+        }
         if number < len(pictures) and pictures[number]:
             row["pictures"] = {name: _encoded(pixels_HWC) for name, pixels_HWC in pictures[number].items()}
         rows.append(row)
@@ -40,6 +45,16 @@ def samples(
 
 def _encoded(pixels_HWC: np.ndarray) -> str:
     return base64.b64encode(thumbnail(pixels_HWC)).decode()
+
+
+def pictures(sample: Mapping[str, Any]) -> dict[str, bytes]:
+    """The pictures of a sample by name, as files of PNG or JPEG; those that are damaged are left out."""
+    given = sample.get("pictures")
+    found = {}
+    for name, text in given.items() if isinstance(given, Mapping) else ():
+        with suppress(ValueError, TypeError):
+            found[str(name)] = base64.b64decode(text, validate=True)
+    return found
 
 
 def writing(folder: Path) -> Listener:

@@ -20,7 +20,7 @@ def augmentation(objective: PictureObjective, picture: np.ndarray, *, count: int
     rng = np.random.default_rng(seed)
     drawn = [objective.views(picture, rng) for _ in range(count)]
     cells = [
-        gallery.picture(view, f"reading {number}" + (f", view {place}" if len(views) > 1 else ""))
+        gallery.picture(view, f"reading {number}" + (f"\nview {place}" if len(views) > 1 else ""))
         for number, views in enumerate(drawn, 1)
         for place, view in enumerate(views, 1)
     ][:MOST]

@@ -54,8 +54,8 @@ def _components(weights_DCPP: np.ndarray) -> Data:
     ]
     title = f"The first {len(cells)} principal components, with their shares of the variance"
     lead = (
-        f"A linear map with {D} filters embeds each patch of {shape[1]} x {shape[2]} pixels. Their principal components "
-        "are pictures of one patch; grey is zero, and each has its own scale."
+        f"A linear map with {D} filters embeds each patch of {shape[1]} x {shape[2]} pixels. Their principal "
+        "components are pictures of one patch; grey is zero, and each has its own scale."
     )
     return gallery.gallery(lead, [gallery.group(title, cells, ACROSS, size=72)])
 

@@ -18,14 +18,14 @@ BICUBIC = 3
 
 
 def picture(pixels_HWC: np.ndarray, caption: str = "") -> Data:
-    """A cell with a picture [H, W, C] uint8: {"caption", "height", "width", "png": base64 of a PNG file}."""
+    """A cell with a picture [H, W, C] uint8: {"caption", "height", "width", "file": base64 of a PNG file}."""
     longer = max(pixels_HWC.shape[:2])
     if longer > MOST:
         height, width = (max(1, round(side * MOST / longer)) for side in pixels_HWC.shape[:2])
         pixels_HWC = resize(pixels_HWC, height, width, BICUBIC)
     height, width = pixels_HWC.shape[:2]
-    png = base64.b64encode(encode(pixels_HWC)).decode()
-    return {"caption": caption, "height": height, "width": width, "png": png}
+    file = base64.b64encode(encode(pixels_HWC)).decode()
+    return {"caption": caption, "height": height, "width": width, "file": file}
 
 
 def numbers(values_HW: np.ndarray, caption: str = "") -> Data:
@@ -49,7 +49,7 @@ def gallery(lead: str, groups: Sequence[Data], *, scale: float = 1.0, note: str 
 
 def pixels(cell: Data) -> np.ndarray:
     """[H, W, 3] uint8 of a cell that `picture` made."""
-    return decode(base64.b64decode(cell["png"]))
+    return decode(base64.b64decode(cell["file"]))
 
 
 def values(cell: Data) -> np.ndarray:

@@ -166,7 +166,8 @@ def _maps(figure: Any, data: Data) -> None:
 
 def _positions(figure: Any, data: Data) -> None:
     if "maps" in data:
-        return _maps(figure, data)
+        _maps(figure, data)
+        return
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2)
     most = data["scale"]

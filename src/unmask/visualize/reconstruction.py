@@ -39,4 +39,3 @@ def reconstruction(
         "patches of the original; its error is the mean absolute difference of the masked pixels, from 0 to 1."
     )
     return gallery.gallery(lead, groups)
-
