@@ -94,7 +94,7 @@ def _add_picture_verbs(group: Any) -> None:
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first draw")
     sub = _verb(group, "augmentation", _augmentation, "The views of a picture that a recipe learns from.", fields=True)
     sub.add_argument("picture", metavar="PICTURE", help="the file of a picture")
-    sub.add_argument("--recipe", default="simclr-tiny", help="a recipe that learns from views (default: simclr-tiny)")
+    sub.add_argument("--recipe", default="simclr-tiny", metavar="NAME", help="a recipe that learns from views")
     sub.add_argument("--count", type=int, default=16, metavar="N", help="how often the picture is read, at most 32")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
     sub = _verb(group, "neighbours", _neighbours, "The pictures of a folder whose vectors are nearest to a picture's.")
