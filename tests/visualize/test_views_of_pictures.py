@@ -269,19 +269,31 @@ def test_damaged_pictures_of_samples_are_left_out(folder, tmp_path):
 
 
 def test_augmented_views_are_those_of_training():
-    objective = ContrastiveConfig(size=8, patch=2).build(ImageProcessor(size=8, patch=2))
+    objective = ContrastiveConfig(size=8, patch=2).build(IMAGENET)
     found = augmentation(objective, PICTURES[0], count=3, seed=5)
     views = [gallery.pixels(cell) for cell in found["groups"][1]["cells"]]
-    rows = objective.rows([PICTURES[0]] * 3, np.random.default_rng(5))
-    patches = rows.signal.values.unflatten(0, (6, 16)).numpy()
-    assert len(views) == 6
-    for view, row in zip(views, patches, strict=True):
-        np.testing.assert_array_equal(objective.processor.picture(row), view)
+    rng = np.random.default_rng(5)
+    np.testing.assert_array_equal(views, [objective.augment(PICTURES[0], rng) for _ in range(6)])
     assert augmentation(objective, PICTURES[0], count=3, seed=6) != found
-    with pytest.raises(UnmaskError, match="draws no views"):
-        augmentation(MaskedPatches(IMAGENET, rate=0.5, square=1), PICTURES[0], count=3, seed=5)
     with pytest.raises(UnmaskError, match="predicts no pixels"):
         objective.reconstruct(None, PICTURES, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("kind", [MaskedPatches, MaskedAutoencoder])
+def test_masked_patches_are_grey_and_the_others_stay_in_their_places(kind):
+    objective = kind(IMAGENET, rate=0.5, **({"square": 1} if kind is MaskedPatches else {}))
+    found = augmentation(objective, PICTURES[0], count=2, seed=5)
+    rng = np.random.default_rng(5)
+    for cell in found["groups"][1]["cells"]:
+        if kind is MaskedPatches:
+            seen = ~objective.hidden(rng)
+        else:
+            seen = np.isin(np.arange(16), objective.visible(rng))
+        expected = PICTURES[0].copy()
+        for patch in np.flatnonzero(~seen):
+            down, right = divmod(patch, 4)
+            expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = 128
+        np.testing.assert_array_equal(gallery.pixels(cell), expected)
 
 
 def test_the_nearest_vectors_are_those_of_a_plain_search():
@@ -395,7 +407,6 @@ def test_sentences_for_what_cannot_be_shown(models, folder, tmp_path, capsys):
         (["reconstruction", "--model", mae, picture, "--draws", "0"], "--draws must be from 1 to 16"),
         (["reconstruction", "--model", mae, "none.png"], "There is no picture none.png"),
         (["augmentation", picture, "--recipe", "bert-tiny"], "'bert-tiny' does not learn from pictures"),
-        (["augmentation", picture, "--recipe", "mae-tiny"], "draws no views"),
         (["augmentation", picture, "--count", "0"], "--count must be from 1 to 32"),
         (["neighbours", "--model", vit, picture, "--data", "none"], "There is no folder of pictures none"),
         (["neighbours", "--model", vit, picture, "--data", str(models)], "has no pictures"),

@@ -92,9 +92,15 @@ def _add_picture_verbs(group: Any) -> None:
     )
     sub.add_argument("--draws", type=int, default=1, metavar="N", help="draws of masked patches, each by its own seed")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first draw")
-    sub = _verb(group, "augmentation", _augmentation, "The views of a picture that a recipe learns from.", fields=True)
+    sub = _verb(
+        group,
+        "augmentation",
+        _augmentation,
+        "What a recipe makes of a picture: crops, colours, masked patches.",
+        fields=True,
+    )
     sub.add_argument("picture", metavar="PICTURE", help="the file of a picture")
-    sub.add_argument("--recipe", default="simclr-tiny", metavar="NAME", help="a recipe that learns from views")
+    sub.add_argument("--recipe", default="simclr-tiny", metavar="NAME", help="a recipe that learns from pictures")
     sub.add_argument("--count", type=int, default=16, metavar="N", help="how often the picture is read, at most 32")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
     sub = _verb(group, "neighbours", _neighbours, "The pictures of a folder whose vectors are nearest to a picture's.")

@@ -83,13 +83,10 @@ class Contrastive(PictureObjective):
 
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Two neighbouring rows of each picture; the target at the class token says which view it is, 0 or 1."""
-        views = [view for one in pictures for view in self.views(one, rng)]
+        views = [self.augment(one, rng) for one in pictures for _ in range(2)]
         batch = collate.pad([self.processor.example(one) for one in views], Kind.PADDING, multiple=1)
         rows_N = torch.arange(len(views))
         return batch.with_targets(**{self.name: Target(rows_N * batch.tokens.shape[1], rows_N % 2)})
-
-    def views(self, picture_HWC: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-        return [self.augment(picture_HWC, rng) for _ in range(2)]
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """NT-Xent summed over views, in nats; `correct` counts the views whose nearest neighbour is the other view."""

@@ -66,11 +66,6 @@ class PictureObjective(Objective):
         """Pictures [H, W, C] uint8 as a batch."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
 
-    def views(self, picture_HWC: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-        """The views of a picture that one reading draws, [H, W, C] uint8 each, by the code that trains. Raises
-        UnmaskError for an objective that reads pictures as they are."""
-        raise UnmaskError(f"An objective of {self.terms[0].label} draws no views: it reads pictures as they are.")
-
     def reconstruct(
         self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
     ) -> list[Reconstruction]:

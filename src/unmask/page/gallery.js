@@ -16,7 +16,8 @@ export function galleryGroup(group, scale) {
     canvas.style.setProperty("width", `${Math.round(100 * ratio)}%`);
     return h("div", { class: "cell" }, canvas, cell.caption ? h("small", {}, cell.caption) : null);
   });
-  const style = { "--across": String(group.across), "--size": `${group.size}px` };
+  const least = group.cells.some((cell) => cell.caption) ? Math.min(group.size, 84) : 16; // pixels that a caption needs
+  const style = { "--across": String(group.across), "--size": `${group.size}px`, "--least": `${least}px` };
   return [group.title ? h("h3", {}, group.title) : null, h("div", { class: "scroll" }, h("div", { class: "gallery", style }, cells))];
 }
 

@@ -29,7 +29,7 @@ def filters(model: nn.Module) -> Data:
         if isinstance(part, Patch):
             weights_DF = _numpy(part.project.weight)
             return _components(weights_DF.reshape(len(weights_DF), config.channels, config.patch, config.patch))
-        if isinstance(part, nn.Conv2d):
+        if isinstance(part, nn.Conv2d) and part.in_channels in (1, 3):
             return _kernels(_numpy(part.weight))
     raise UnmaskError(DIFFERENT)
 

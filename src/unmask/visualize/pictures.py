@@ -132,6 +132,7 @@ def _mosaic(axis: Any, group: Data, scale: float) -> None:
         top, left = (height + gap) * (place // across), (width + gap) * (place % across)
         image[top : top + height, left : left + width] = cell
     axis.imshow(image, interpolation="nearest")
+    axis.set_anchor("W")
     axis.set_axis_off()
 
 
