@@ -367,6 +367,10 @@ def test_positions_of_a_picture_are_maps(open_tab):
     page.get_by_text("Each map shows the cosines").wait_for()
     assert page.locator(".gallery canvas").count() == 16
     assert page.get_by_role("radio", name="Masking").count() == 0
+    page = open_tab("swin", "inside")
+    page.get_by_text("Windows have no position embeddings").wait_for()
+    assert page.locator(".gallery canvas").count() == 2 * 1 + 2 * 2  # heads of two blocks in each of two stages
+    assert page.locator(".error").count() == 0
 
 
 def test_attention_over_a_picture_follows_clicks_and_keys(page, folders, tmp_path):

@@ -386,6 +386,22 @@ def test_every_verb_writes_a_page(verb, models, folder, tmp_path):
     assert '"view":"gallery"' in (tmp_path / "x.html").read_text()
 
 
+def test_folders_of_transformers_are_restored(folder, tmp_path):
+    """A folder that no run of unmask wrote: the objective follows from its heads and its config."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"image_size": 8, "patch_size": 2, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    decoder = {"decoder_hidden_size": 16, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 2}
+    config = transformers.ViTMAEConfig(**sizes, **decoder, mask_ratio=0.25, norm_pix_loss=True)
+    transformers.ViTMAEForPreTraining(config).save_pretrained(tmp_path / "mae")
+    config = transformers.ViTConfig(**sizes, encoder_stride=2)
+    transformers.ViTForMaskedImageModeling(config).save_pretrained(tmp_path / "simmim")
+    for name, share in (("mae", "25 % masked"), ("simmim", "60 % masked")):
+        transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path / name)
+        given = ["--model", str(tmp_path / name), str(folder / "b" / "00.png")]
+        main(["show", "reconstruction", *given, "--out", str(tmp_path / "x.html")])
+        assert share in (tmp_path / "x.html").read_text()
+
+
 def test_rates_and_draws_are_shown_and_neighbours_named(models, folder, tmp_path, capsys):
     main(_arguments("reconstruction", models, folder, tmp_path / "x.html"))
     text = (tmp_path / "x.html").read_text()

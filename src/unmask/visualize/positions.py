@@ -92,12 +92,13 @@ def _biases(windows: list[WindowAttention]) -> Data:
         title = f"Block {number}: windows of {position.used} in a grid of {part.grid}{shifted}"
         cells = [gallery.numbers(one, f"head {head}") for head, one in enumerate(maps_HWW, 1)]
         groups.append(gallery.group(title, cells, 8))
+    scale = largest or 1.0  # new weights have no biases yet
     lead = (
         "Windows have no position embeddings: each head adds a learned number to the score of a query and a key, by "
         "the place of the key relative to the query, which stands at the centre of a map (Liu et al. 2021, equation "
-        f"4). Blue is above zero, orange is below; the colour is full from ±{largest:.2g}."
+        f"4). Blue is above zero, orange is below; the colour is full from ±{scale:.2g}."
     )
-    return gallery.gallery(lead, groups, scale=largest or 1.0)
+    return gallery.gallery(lead, groups, scale=scale)
 
 
 def _units(table_PD: np.ndarray) -> np.ndarray:
