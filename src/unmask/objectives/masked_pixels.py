@@ -14,7 +14,8 @@ from torch import Tensor
 
 from unmask.models.model import Model
 from unmask.objectives.objective import Probe
-from unmask.objectives.pictures import MaskedPictures, Reconstruction
+from unmask.objectives.pictures import MaskedPictures
+from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch
 
 PROBES = 4  # held-out pictures that are restored at every evaluation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,40 +19,23 @@ from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Objective, StreamOptions
+from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
-GREY = 128  # of masked patches in a reconstruction
-
-
-class Reconstruction(NamedTuple):
-    """What a model restores of the masked patches of a picture.
-
-    picture   [size, size, C] uint8, as the model reads it
-    restored  [size, size, C] uint8, the visible patches of the picture, and the predictions in place of the others
-    hidden    [size, size] bool, the pixels of the masked patches
-    """
-
-    picture: np.ndarray
-    restored: np.ndarray
-    hidden: np.ndarray
-
-    @property
-    def masked(self) -> np.ndarray:
-        """[size, size, C] uint8: the picture with its masked patches in grey."""
-        return np.where(self.hidden[..., None], np.uint8(GREY), self.picture)
-
-    @property
-    def error(self) -> float:
-        """The mean absolute difference of the masked pixels, as a share of their range."""
-        differences = np.abs(self.restored[self.hidden].astype(np.float64) - self.picture[self.hidden])
-        return float(differences.mean()) / 255
 
 
 class PictureObjective(Objective):
     """An objective on pictures. A subclass turns pictures into rows (`rows`)."""
 
     processor: ImageProcessor
+
+    def reconstruct(
+        self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> list[Reconstruction]:
+        """What the model restores of the masked patches of some pictures [H, W, C] uint8. Call it in evaluation mode,
+        without gradients. Raises UnmaskError for an objective that predicts no pixels."""
+        raise UnmaskError(f"An objective of {self.terms[0].label} predicts no pixels of a picture.")
 
     def stream(self, splits: Sequence[Pictures], options: StreamOptions) -> Loader:
         order = Shuffled(self.source(splits), BLOCK, seed=options["seed"])
@@ -65,13 +48,6 @@ class PictureObjective(Objective):
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] uint8 as a batch."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
-
-    def reconstruct(
-        self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
-    ) -> list[Reconstruction]:
-        """What the model restores of the masked patches of some pictures [H, W, C] uint8. Call it in evaluation mode,
-        without gradients. Raises UnmaskError for an objective that predicts no pixels."""
-        raise UnmaskError(f"An objective of {self.terms[0].label} predicts no pixels of a picture.")
 
 
 class MaskedPictures(PictureObjective):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.objectives.pictures import GREY, PictureObjective
+from unmask.objectives.pictures import PictureObjective
+from unmask.objectives.reconstruction import GREY
 from unmask.types import Batch, Kind
 from unmask.visualize import gallery
 from unmask.visualize.numbers import Data
