@@ -19,9 +19,10 @@ from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
+from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.swin import Swin
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.nn import Attention
 from unmask.nn.windows import WindowAttention
 from unmask.objectives import registry
