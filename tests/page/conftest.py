@@ -24,6 +24,7 @@ from unmask.models.bert import Bert
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.vit import Vit
@@ -64,6 +65,9 @@ def folders(tmp_path_factory):
     huggingface.save(place / "pictures", seeing, ImageProcessor(size=32, patch=8), labels=("cat", "dog", EVIL))
     comparing = vit.build({"picture_embedding": Head("embedding", 8)}, seed=9)
     huggingface.save(place / "faces", comparing, ImageProcessor(size=32, patch=8))
+    swin = Swin(size=16, patch=2, dim=8, depths=(2, 2), heads=(1, 2), window=4)
+    windows = swin.build({"image_classification": Head("sequence", 2)}, seed=9)
+    huggingface.save(place / "swin", windows, ImageProcessor(size=16).for_model(swin), labels=("cat", "dog"))
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})

@@ -7,8 +7,9 @@ import pytest
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.runs import probes
 from unmask.train import report
-from unmask.visualize import attention, reading
+from unmask.visualize import attention, gallery, reading, runs, standalone
 
 pytestmark = pytest.mark.browser
 EVIL = "<img/src=x/onerror=document.title='run'>"
@@ -336,6 +337,61 @@ def test_a_file_stands_alone(page, folders, tmp_path):
     assert page.title() == "Attention: bert"
     assert page.locator("img").count() == 0
     page.context.set_offline(False)
+
+
+def _pixels(canvas):
+    """[[r, g, b], …] of a canvas, row by row."""
+    values = canvas.evaluate(
+        "one => Array.from(one.getContext('2d').getImageData(0, 0, one.width, one.height).data)",
+    )
+    return [values[i : i + 3] for i in range(0, len(values), 4)]
+
+
+def test_pictures_and_maps_are_drawn(page, tmp_path):
+    picture = np.zeros((2, 3, 3), np.uint8)
+    picture[0, 1], picture[1, 2] = (200, 30, 10), (5, 6, 7)
+    damaged = gallery.picture(picture, "damaged") | {"file": "AAAA"}
+    cells = [gallery.picture(picture, EVIL), gallery.numbers(np.array([[2.0, 0.0, -2.0]]), "a map"), damaged]
+    standalone.write(tmp_path / "x.html", "Cells", gallery.gallery("Three", [gallery.group(EVIL, cells, 2)], scale=2.0))
+    page.goto((tmp_path / "x.html").as_uri())
+    page.get_by_role("img", name="damaged (this picture cannot be decoded)").wait_for()
+    assert _pixels(page.get_by_role("img", name=EVIL)) == picture.reshape(-1, 3).tolist()
+    assert _pixels(page.get_by_role("img", name="a map")) == [[0, 114, 178], [245, 246, 248], [200, 82, 0]]
+    page.get_by_role("img", name="a map").hover()
+    page.locator(".tip").get_by_text("row 1, column 2: 0").wait_for()
+    page.locator("h3").get_by_text(EVIL).wait_for()
+    page.locator("small").get_by_text(EVIL).wait_for()
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(100)
+    assert _pixels(page.get_by_role("img", name="a map"))[0] == [86, 180, 233]
+    assert page.title() == "Cells"
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_run_shows_what_was_restored_at_each_evaluation(page, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 9, "seconds": 1, "loss/pixels": 1.0}\n')
+    probe = probes.Probe("held-out picture 1", np.empty(0))
+    for step in (0, 9):
+        shown = {"picture": np.full((2, 2, 3), 50, np.uint8), "restored": np.full((2, 2, 3), 100 + step, np.uint8)}
+        probes.note(tmp_path, step, probes.samples([probe], [[]], [shown]))
+    standalone.write(tmp_path / "x.html", "Run", runs.compare([tmp_path]))
+    page.goto((tmp_path / "x.html").as_uri())
+    for name, value in (("picture", 50), ("step 0", 100), ("step 9", 109)):
+        canvas = page.get_by_role("img", name=name, exact=True)
+        page.wait_for_function("name => document.querySelector(`[aria-label='${name}']`).width === 2", arg=name)
+        assert _pixels(canvas) == [[value] * 3] * 4
+
+
+def test_positions_of_a_picture_are_maps(open_tab):
+    page = open_tab("pictures", "inside")
+    page.get_by_text("Each map shows the cosines").wait_for()
+    assert page.locator(".gallery canvas").count() == 16
+    assert page.get_by_role("radio", name="Masking").count() == 0
+    page = open_tab("swin", "inside")
+    page.get_by_text("Windows have no position embeddings").wait_for()
+    assert page.locator(".gallery canvas").count() == 2 * 1 + 2 * 2  # heads of two blocks in each of two stages
+    assert page.locator(".error").count() == 0
 
 
 def test_attention_over_a_picture_follows_clicks_and_keys(page, folders, tmp_path):

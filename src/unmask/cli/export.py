@@ -77,17 +77,13 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _embed_pictures(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
-    from unmask.data.pictures.reading import files_in
+    from unmask.data.pictures.reading import pictures_in
     from unmask.files import write_text
     from unmask.serve.vectors import picture_vectors, write_vectors
 
     if options.file:
         raise UnmaskError("--file names texts and --data pictures: leave one of them out.")
-    if not Path(options.data).is_dir():
-        raise UnmaskError(f"There is no folder of pictures {options.data}.")
-    pictures, _ = files_in(Path(options.data))
-    if not pictures:
-        raise UnmaskError(f"{options.data} has no pictures: files such as .jpg or .png, in it or in folders in it.")
+    pictures = pictures_in(Path(options.data))
     names = Path(options.out).with_suffix(".names.txt")
     count, width = write_vectors(picture_vectors(options.model, pictures, device=options.device), options.out)
     write_text(names, "".join(f"{path.relative_to(options.data)}\n" for path in pictures))

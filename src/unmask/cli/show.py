@@ -12,6 +12,7 @@ from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
 ANIMAL = "The animal didn't cross the street because it was too tired"
+MOST_DRAWS = 16
 Data = dict[str, Any]
 
 
@@ -50,8 +51,14 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--count", type=int, default=300, help="points, at most 2,000")
     sub.add_argument("--in", dest="sentences", nargs="+", metavar="SENTENCE", help="show one word in these sentences")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
-    sub = _verb(group, "positions", _positions, "Position embeddings: of a model, or sinusoidal ones without a model.")
+    sub = _verb(
+        group,
+        "positions",
+        _positions,
+        "Position embeddings of a model of texts or pictures, the biases of a Swin, or sinusoids without a model.",
+    )
     _model(sub, required=False)
+    _add_picture_verbs(group)
     sub = _verb(group, "masking", _masking, "Which tokens of a text are masked (for a T5, which spans), in N draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
@@ -74,8 +81,45 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("folders", nargs="+", metavar="FOLDER", help="folders of runs")
 
 
-def _verb(group: Any, name: str, make: Callable[[argparse.Namespace], Data], help: str) -> argparse.ArgumentParser:
-    def run(options: argparse.Namespace, _: dict[str, str]) -> None:
+def _add_picture_verbs(group: Any) -> None:
+    sub = _verb(group, "filters", _filters, "The filters of the first layer of a model of pictures.")
+    _model(sub)
+    sub = _verb(group, "reconstruction", _reconstruction, "What a model restores of pictures with masked patches.")
+    _model(sub)
+    sub.add_argument("pictures", nargs="+", metavar="PICTURE", help="files of pictures")
+    sub.add_argument(
+        "--rates", type=float, nargs="+", metavar="R", help="shares of a picture to mask (default: that of the model)"
+    )
+    sub.add_argument("--draws", type=int, default=1, metavar="N", help="draws of masked patches, each by its own seed")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the first draw")
+    sub = _verb(
+        group,
+        "augmentation",
+        _augmentation,
+        "What a recipe makes of a picture: crops, colours, masked patches.",
+        fields=True,
+    )
+    sub.add_argument("picture", metavar="PICTURE", help="the file of a picture")
+    sub.add_argument("--recipe", default="simclr-tiny", metavar="NAME", help="a recipe that learns from pictures")
+    sub.add_argument("--count", type=int, default=16, metavar="N", help="how often the picture is read, at most 32")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of random numbers")
+    sub = _verb(group, "neighbours", _neighbours, "The pictures of a folder whose vectors are nearest to a picture's.")
+    _model(sub)
+    sub.add_argument("pictures", nargs="+", metavar="PICTURE", help="files of pictures")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="a folder of pictures to search")
+    sub.add_argument("--count", type=int, default=8, metavar="N", help="neighbours of each picture, at most 100")
+    sub = _verb(group, "windows", _windows, "The windows of a Swin over a picture, and their shift, stage by stage.")
+    _model(sub)
+    sub.add_argument("picture", metavar="PICTURE", help="the file of a picture")
+
+
+def _verb(
+    group: Any, name: str, make: Callable[[argparse.Namespace], Data], help: str, *, fields: bool = False
+) -> argparse.ArgumentParser:
+    """A verb that shows what `make` returns; with `fields`, unknown options are in `options.fields`."""
+
+    def run(options: argparse.Namespace, given: dict[str, str]) -> None:
+        options.fields = given
         out = Path(options.out)
         if out.suffix not in (".html", ".png", ".svg"):
             raise UnmaskError(f"--out must end in .html, .png or .svg, unlike '{out.name}'.")
@@ -90,7 +134,8 @@ def _verb(group: Any, name: str, make: Callable[[argparse.Namespace], Data], hel
             draw(out, data)
         print(f"{name.capitalize()} -> {out}")
 
-    sub = add_verb(group, name, run, help)
+    more = "Fields of the recipe are set as --NAME VALUE; `unmask pretrain RECIPE --fields` lists them."
+    sub = add_verb(group, name, run, help, fields=fields, more=more if fields else "")
     sub.add_argument("--out", required=True, metavar="FILE", help="FILE.html, FILE.png or FILE.svg")
     return sub
 
@@ -150,6 +195,83 @@ def _positions(options: argparse.Namespace) -> Data:
     from unmask.visualize import positions
 
     return positions.of_model(_opened(options.model).model) if options.model else positions.sinusoidal()
+
+
+def _filters(options: argparse.Namespace) -> Data:
+    from unmask.visualize.filters import filters
+
+    return filters(_opened(options.model).model)
+
+
+def _reconstruction(options: argparse.Namespace) -> Data:
+    from unmask.objectives import registry
+    from unmask.runs.report import run_facts
+    from unmask.visualize.reconstruction import reconstruction
+
+    if not 1 <= options.draws <= MOST_DRAWS:
+        raise UnmaskError(f"--draws must be from 1 to {MOST_DRAWS}, not {options.draws}.")
+    opened = _opened(options.model)
+    model, processor = opened.model, opened.image_processor
+    config = registry.trained_by(model.config, tuple(model.heads))
+    if config is None or "rate" not in config.leaves():
+        raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
+    run = run_facts(opened.folder).get("config")
+    kept = run.get("objective") if isinstance(run, dict) else None
+    config = config if kept is None else registry.read(kept, config)
+    rates = options.rates or [config.leaves()["rate"]]
+    built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
+    pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
+    return reconstruction(model, built, pictures, range(options.seed, options.seed + options.draws))
+
+
+def _augmentation(options: argparse.Namespace) -> Data:
+    from unmask.data.pictures.processor import ImageProcessor
+    from unmask.runs import recipes
+    from unmask.runs.pretraining import Pretraining
+    from unmask.visualize.augmentation import augmentation
+
+    if not 1 <= options.count <= 32:
+        raise UnmaskError(f"--count must be from 1 to 32, not {options.count}.")
+    recipe = recipes.find(options.recipe)
+    if not isinstance(recipe, Pretraining) or "pictures" not in recipe.model.offers:
+        raise UnmaskError(
+            f"The recipe '{options.recipe}' does not learn from pictures: choose one such as simclr-tiny."
+        )
+    objective = recipe.override(options.fields).objective
+    processor = objective.processor(ImageProcessor())
+    built: Any = objective.build(processor)
+    picture = _pixels(options.picture, processor.channels)
+    return augmentation(built, picture, count=options.count, seed=options.seed)
+
+
+def _neighbours(options: argparse.Namespace) -> Data:
+    import numpy as np
+
+    from unmask.data.pictures.reading import pictures_in
+    from unmask.serve.vectors import picture_vectors
+    from unmask.visualize.neighbours import neighbours
+
+    if not 1 <= options.count <= 100:
+        raise UnmaskError(f"--count must be from 1 to 100, not {options.count}.")
+    folder, asked = Path(options.data), [Path(name) for name in options.pictures]
+    paths = pictures_in(folder)
+    vectors_ND = np.concatenate(list(picture_vectors(options.model, [*asked, *paths])))
+    own = dict(zip(asked, vectors_ND, strict=False))
+    return neighbours(own, folder, paths, vectors_ND[len(asked) :], options.count)
+
+
+def _windows(options: argparse.Namespace) -> Data:
+    from unmask.visualize.windows import windows
+
+    opened = _opened(options.model)
+    processor = opened.image_processor
+    return windows(opened.model, processor, _pixels(options.picture, processor.channels))
+
+
+def _pixels(name: str, channels: int) -> Any:
+    from unmask.data.pictures.decoding import decode
+
+    return decode(Path(name), channels)
 
 
 def _masking(options: argparse.Namespace) -> Data:

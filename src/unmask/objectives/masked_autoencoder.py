@@ -18,12 +18,13 @@ from torch import Tensor
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.objectives.masked_pixels import MaskedPixels
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import MaskedPictures, PictureConfig
+from unmask.objectives.pictures import PictureConfig
 from unmask.types import Batch, Head, Loss, Signal, Target
 
 
-class MaskedAutoencoder(MaskedPictures):
+class MaskedAutoencoder(MaskedPixels):
     """Random patches are left out of the rows, and restored from the others (section 3).
 
     rate        share of the patches that are hidden
@@ -73,21 +74,43 @@ class MaskedAutoencoder(MaskedPictures):
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """The squared error of hidden pixels, a mean over those of each picture, summed over pictures."""
-        target = batch.targets[self.name]
-        assert batch.positions is not None
-        restored_BSF = model.answer(self.name, hidden_BTD, target.places, batch).float()
-        missing = torch.ones(restored_BSF.shape[:2], dtype=torch.bool, device=restored_BSF.device)
-        restored_BKF = restored_BSF[missing.scatter(1, batch.positions, False)].view_as(target.values)
-        wanted_BKF = target.values.float()
+        wanted_BKF = batch.targets[self.name].values.float()
+        restored_BKF = self.predicted(model, hidden_BTD, batch).view_as(wanted_BKF)
         if self.normalised:
             wanted_BKF = normalise(wanted_BKF)
         return Loss((restored_BKF - wanted_BKF).square().mean((1, 2)).sum(), len(restored_BKF))
 
+    def masked(self, batch: Batch) -> Tensor:
+        return self._missing(batch)[:, -(self.grid**2) :]
+
+    def predicted(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Tensor:
+        restored_BSF = model.answer(self.name, hidden_BTD, batch.targets[self.name].places, batch).float()
+        return restored_BSF[self._missing(batch)]
+
+    def pixels(self, predicted_MF: Tensor, wanted_MF: Tensor) -> Tensor:
+        """Normalised patches get the mean and the variance of the true ones again, as in the figures of the paper."""
+        if not self.normalised:
+            return predicted_MF
+        mean, deviation = _moments(wanted_MF)
+        return predicted_MF * deviation + mean
+
+    def _missing(self, batch: Batch) -> Tensor:
+        """[B, S] bool: the positions that the rows of a batch lack."""
+        assert batch.positions is not None
+        places = batch.tokens.shape[1] + batch.targets[self.name].values.shape[1]
+        missing = batch.positions.new_ones(len(batch.positions), places, dtype=torch.bool)
+        return missing.scatter(1, batch.positions, False)
+
 
 def normalise(patches: Tensor) -> Tensor:
     """[..., F] by the mean and the unbiased variance of each patch (section 3, "Reconstruction target")."""
-    mean, variance = patches.mean(-1, keepdim=True), patches.var(-1, keepdim=True)
-    return (patches - mean) / (variance + 1e-6).sqrt()
+    mean, deviation = _moments(patches)
+    return (patches - mean) / deviation
+
+
+def _moments(patches: Tensor) -> tuple[Tensor, Tensor]:
+    """[..., 1] each: the mean, and the root of the unbiased variance, of each patch [..., F]."""
+    return patches.mean(-1, keepdim=True), (patches.var(-1, keepdim=True) + 1e-6).sqrt()
 
 
 @dataclass(frozen=True, kw_only=True)

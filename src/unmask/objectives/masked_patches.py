@@ -16,12 +16,13 @@ from torch import Tensor
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
+from unmask.objectives.masked_pixels import MaskedPixels
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import MaskedPictures, PictureConfig
+from unmask.objectives.pictures import PictureConfig
 from unmask.types import Batch, Head, Kind, Loss, Target
 
 
-class MaskedPatches(MaskedPictures):
+class MaskedPatches(MaskedPixels):
     """Squares of patches are masked: their places hold MASK, and a linear head predicts their pixels (section 3).
 
     rate    share of the squares that are masked      square  patches along a side of each square
@@ -58,9 +59,14 @@ class MaskedPatches(MaskedPictures):
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """The mean absolute error of the pixels of each masked patch, summed over patches (section 3.4, "Raw pixel
         value regression")."""
-        target = batch.targets[self.name]
-        restored_MF = model.answer(self.name, hidden_BTD, target.places, batch).float()
-        return Loss((restored_MF - target.values.float()).abs().mean(-1).sum(), len(restored_MF))
+        restored_MF = self.predicted(model, hidden_BTD, batch)
+        return Loss((restored_MF - batch.targets[self.name].values.float()).abs().mean(-1).sum(), len(restored_MF))
+
+    def masked(self, batch: Batch) -> Tensor:
+        return (batch.tokens == Kind.MASK)[:, -(self.grid**2) :]
+
+    def predicted(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Tensor:
+        return model.answer(self.name, hidden_BTD, batch.targets[self.name].places, batch).float()
 
 
 @dataclass(frozen=True, kw_only=True)

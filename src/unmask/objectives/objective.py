@@ -47,16 +47,18 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """A text with a question that the model answers at each evaluation.
+    """A text with a question that the model answers at each evaluation, or a picture.
 
-    text      as it is shown
-    tokens    [T] ids with special tokens
+    text      as it is shown; of a picture, the name of its file
+    tokens    [T] ids with special tokens; of a picture, empty
     expected  answers that a reader would give
+    picture   [H, W, C] uint8
     """
 
     text: str
     tokens: np.ndarray
     expected: tuple[str, ...] = ()
+    picture: np.ndarray | None = None
 
 
 Guesses = list[tuple[str, float]]
@@ -176,6 +178,11 @@ class Objective:
     def guesses(self, model: Any, tokenizer: Tokenizer, probes: Sequence[Probe]) -> list[Guesses]:
         """The model's predictions for each probe; call it without gradients."""
         return [[] for _ in probes]
+
+    def pictures(self, model: Any, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
+        """For each probe, pictures [H, W, C] uint8 by name that show what the model does with it; call it without
+        gradients."""
+        return [{} for _ in probes]
 
     def folder_words(self, tokenizer: Tokenizer) -> Sequence[str]:
         """The words that a head predicts, as a folder keeps them (`words.txt`); empty where no head predicts words."""

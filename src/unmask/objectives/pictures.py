@@ -18,9 +18,10 @@ from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.source import Joined
 from unmask.errors import UnmaskError
-from unmask.models.model import ModelConfig
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Objective, StreamOptions
+from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch, Example, Head, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
@@ -32,6 +33,13 @@ class PictureObjective(Objective):
     """An objective on pictures. A subclass turns pictures into rows (`rows`)."""
 
     processor: ImageProcessor
+
+    def reconstruct(
+        self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> list[Reconstruction]:
+        """What the model restores of the masked patches of some pictures [H, W, C] uint8. Call it in evaluation mode,
+        without gradients. Raises UnmaskError for an objective that predicts no pixels."""
+        raise UnmaskError(f"An objective of {self.terms[0].label} predicts no pixels of a picture.")
 
     def stream(self, splits: Sequence[Pictures], options: StreamOptions) -> Loader:
         order = Shuffled(self.source(splits), BLOCK, seed=options["seed"])

@@ -111,6 +111,13 @@ def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str
     return asked
 
 
+def trained_by(model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig | None:
+    """The objective that a folder with these heads was trained by, with the fields that its model decides; None if its
+    heads are of no listed objective alone."""
+    found = (kind for kind in supported(model) if kind.own_heads and kind.own_heads <= set(heads))
+    return next((kind().of_model(model) for kind in found), None)
+
+
 def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool) -> None:
     """Raises UnmaskError for a model that does not support the objective.
 

@@ -3,6 +3,7 @@
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { empty, h } from "./dom.js";
+import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { pictureAttentionView } from "./picture.js";
 import { runsView } from "./runs.js";
@@ -21,6 +22,7 @@ const VIEWS = {
   masks: masksView,
   complexity: complexityView,
   runs: runsView,
+  gallery: galleryView,
 };
 
 /** Part `number` of the data, which may have many MB and follows this script in the page. */

@@ -5,6 +5,7 @@ import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { choice, empty, field, h, roving, select } from "./dom.js";
 import { contextForm, firstSource, into, sumForm, textForm } from "./forms.js";
+import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { about, runsView } from "./runs.js";
 import { ask, hasKey, keyForm, onRefusal, useKey } from "./service.js";
@@ -172,11 +173,12 @@ async function insideTab(root, model) {
   const stage = h("div", {}), controls = h("div", {});
   const translates = model.kind === "translation", reads = model.kind !== "word-vectors";
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
-  const about = translates ? await ask("inside", { model: model.name }).catch(() => null) : null; // what is wrong is said below
+  const about = reads ? await ask("inside", { model: model.name }).catch(() => null) : null; // what is wrong is said below
+  const texts = reads && !about?.pictures;
   const placed = reads && model.kind !== "contextual-words";
   const topics = {
-    ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed ? { masking: "Masking" } : {}),
-    ...(reads ? { wordpiece: "Subword tokens", masks: "Masks" } : {}),
+    ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed && texts ? { masking: "Masking" } : {}),
+    ...(texts ? { wordpiece: "Subword tokens", masks: "Masks" } : {}),
     ...(placed && !about?.spans ? { positions: "Positions" } : {}),
     sinusoidal: "Sinusoids",
     complexity: "Cost of layers",
@@ -188,7 +190,7 @@ async function insideTab(root, model) {
     masking: [about?.spans ? spansView : maskingView, (text) => ask("masking", named({ text, seed: Number(seed.value), whole_words: whole.checked }))],
     wordpiece: [wordpieceView, (text) => ask("wordpiece", named({ text }))],
     masks: [masksView, (text) => ask("masks", named({ text, pair: second.value }))],
-    positions: [positionsView, () => ask("positions", named({}))],
+    positions: [(place, data) => (data.view === "gallery" ? galleryView : positionsView)(place, data), () => ask("positions", named({}))],
     sinusoidal: [positionsView, () => ask("positions", { sinusoidal: true })],
     complexity: [complexityView, () => ask("complexity", {})],
   };

@@ -2,6 +2,7 @@
 
 import { chart } from "./chart.js";
 import { choice, empty, h, short, table, tipped, unpack } from "./dom.js";
+import { galleryGroup } from "./gallery.js";
 import { matrix } from "./matrix.js";
 
 /** data: the output of `visualize.positions`. */
@@ -12,7 +13,8 @@ export function positionsView(root, data) {
   const table = unpack(data.table), similar = unpack(data.similarity);
   empty(
     root,
-    h("p", {}, `${data.kind === "learned" ? "Learned" : "Sinusoidal"} positions, ${P} positions of ${D} features: ${data.note}. Blue is above zero, orange is below; the colour is full from ±${short(data.scale)}.`),
+    h("p", {}, `${data.kind[0].toUpperCase()}${data.kind.slice(1)} positions, ${P} positions of ${D} features: ${data.note}. Blue is above zero, orange is below; the colour is full from ±${short(data.scale)}.`),
+    data.maps ? galleryGroup(data.maps, 1) : null,
     h("h3", {}, "A row for each position, a column for each feature"),
     matrix({ rows: places, columns: features, sheets: [{ name: "value", colour: "--s0", values: scaled }], signed: true, label: "Positions", say: (i, j) => `place ${i}, feature ${j}\n${short(table[i * D + j])}` }),
     h("h3", {}, "Similarity of positions (cosine)"),

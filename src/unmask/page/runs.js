@@ -2,6 +2,7 @@
 
 import { chart } from "./chart.js";
 import { empty, h, percent, short, table } from "./dom.js";
+import { galleryGroup } from "./gallery.js";
 
 const FIRST = ["loss", "correct", "accuracy", "f1", "bleu", "perplexity"];
 
@@ -41,8 +42,17 @@ function differing({ runs, differences }) {
   return rows.length > 20 ? h("details", {}, h("summary", {}, `${rows.length} fields`), shown) : shown;
 }
 
+/** The pictures of a probe, the last of which is replaced by those of all evaluations that are shown. */
+function restored(run, sample, number) {
+  const names = Object.keys(sample.pictures), learned = names.pop();
+  const steps = run.samples.filter((line) => line.samples?.[number]?.pictures?.[learned]);
+  const cells = [...names.map((name) => ({ caption: name, file: sample.pictures[name] })), ...steps.map((line) => ({ caption: `step ${short(line.step)}`, file: line.samples[number].pictures[learned] }))];
+  return galleryGroup({ title: `${learned}: ${sample.text}`, cells, across: cells.length, size: 96 }, 1);
+}
+
 function samples(run, several) {
   const last = run.samples.at(-1).samples ?? [];
+  if (last.some((sample) => sample.pictures)) return [h("h3", {}, several ? `Pictures of ${run.name} during training` : "Pictures during training"), last.map((sample, number) => (sample.pictures ? restored(run, sample, number) : null))];
   const parts = last.slice(0, 6).map((sample, number) =>
     h("div", { class: "card" }, h("p", {}, h("b", {}, sample.text)), sample.expected?.length ? h("p", { class: "note" }, `expected: ${sample.expected.join(", ")}`) : null,
       table(["step", "guesses"], run.samples.filter((line) => line.samples?.[number]).map((line) => [String(line.step), line.samples[number].guesses.map(([text, p]) => `${text} ${p === 1 ? "" : percent(p)}`).join(" · ")]))),

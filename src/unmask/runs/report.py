@@ -103,6 +103,24 @@ def curve(
     return [report.Chart(title, lines, floors=floors or {}, note=note)] if lines or not any(found.values()) else []
 
 
+def galleries(folder: Path, most: int) -> list[report.Gallery]:
+    """For each probe that is a picture, its pictures at the last evaluation, the last of which is replaced by those of
+    up to `most` evaluations, spread over the run: they show what the model learned."""
+    lines = thin([line for line in probes.read(folder) if line.get("samples")], most)
+    found = []
+    for n, probe in enumerate(lines[-1]["samples"] if lines else ()):
+        if not (last := probes.pictures(probe)):
+            continue
+        *given, learned = last
+        cells = [report.Captioned(last[name], [name], probe["text"], None) for name in given]
+        for line in lines:
+            then = probes.pictures(line["samples"][n]) if n < len(line["samples"]) else {}
+            if learned in then:
+                cells.append(report.Captioned(then[learned], [f"step {line['step']:,}"], probe["text"], None))
+        found.append(report.Gallery(f"{learned.capitalize()} during training: {probe['text']}", cells))
+    return found
+
+
 def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:
     """The probes of the last evaluation, each with its predictions at up to `most` evaluations, spread over the run."""
     lines = thin(probes.read(folder), most)

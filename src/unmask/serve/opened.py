@@ -107,6 +107,16 @@ class Opened:
         """Whether the model reads pictures in place of texts."""
         return "pictures" in self.model.config.offers
 
+    @property
+    def image_processor(self) -> ImageProcessor:
+        """The processor of a model of pictures. Raises UnmaskError for other models, and for a folder without one."""
+        if not self.reads_pictures:
+            raise UnmaskError(f"This view needs a model that reads pictures, unlike {self.folder}.")
+        processor = self.predictor.processor if self.predictor else self.inner.processor if self.inner else None
+        if not isinstance(processor, ImageProcessor):
+            raise UnmaskError(f"{self.folder} has no image processor (preprocessor_config.json), which pictures need.")
+        return processor
+
     def attention(self, text: str, pair: str | None = None, kind: str | None = None) -> Data:
         """All attention weights of the model for a text, a pair, or the picture in a file.
 
@@ -116,9 +126,7 @@ class Opened:
             return attention.whole(self.model, self.reading(text, pair), kind)
         if pair is not None:
             raise UnmaskError("This model reads one picture: leave --pair out.")
-        processor = self.predictor.processor if self.predictor else self.inner.processor if self.inner else None
-        if not isinstance(processor, ImageProcessor):
-            raise UnmaskError(f"{self.folder} has no image processor (preprocessor_config.json), which pictures need.")
+        processor = self.image_processor
         return over_picture(self.model, processor, decode(Path(text), processor.channels))
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:

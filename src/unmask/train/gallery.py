@@ -18,13 +18,13 @@ class Captioned:
     content  bytes of a PNG or JPEG file; a file of another format is not shown
     lines    the caption
     about    what the picture is, such as the name of its file: shown where the pointer rests
-    good     whether the caption is highlighted
+    good     whether the caption is highlighted as good, or as bad; None: it is not highlighted
     """
 
     content: bytes
     lines: Sequence[str]
     about: str = ""
-    good: bool = False
+    good: bool | None = False
 
     def html(self) -> str:
         kind = next((kind for begin, kind in KINDS.items() if self.content.startswith(begin)), None)
@@ -34,7 +34,8 @@ class Captioned:
             data = base64.b64encode(self.content).decode()
             image = f'<img src="data:{kind};base64,{data}" alt="{said}" title="{escape(self.about)}">'
         first, *others = self.lines
-        caption = f'<b class="{"good" if self.good else ""}">{escape(first)}</b>'
+        kinds = {True: "good", False: "", None: "plain"}
+        caption = f'<b class="{kinds[self.good]}">{escape(first)}</b>'
         caption += "".join(f"<small>{escape(line)}</small>" for line in others)
         return f'<div class="picture">{image}{caption}</div>'
 

@@ -253,6 +253,6 @@ td.number { white-space: nowrap; } .scroll td:first-child { min-width: 9ch; }
 .picture b, .picture small { display: block; width: fit-content; max-width: 100%; overflow-wrap: anywhere;
   font-size: .8125rem; line-height: 1.35; font-weight: 400; }
 .picture b { margin: 4px 0 1px; padding: 0 4px; border-radius: 4px; background: var(--warn); }
-.picture b.good { background: var(--good); }
+.picture b.good { background: var(--good); } .picture b.plain { background: none; padding: 0; }
 summary { cursor: pointer; font-weight: 600; font-size: 1.15rem; margin: 32px 0 8px; }
 """

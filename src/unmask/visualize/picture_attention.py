@@ -26,6 +26,7 @@ def over_picture(model: Model, processor: ImageProcessor, picture: np.ndarray) -
     Raises UnmaskError for a model without self-attention between all patches, and for a picture with other channels.
     """
     example = processor.example(picture)
+    assert example.signal is not None
     batch = processor.collate([example]).to(model.device)
     layers = weights(model, batch, "encoder")
     T, summaries = len(example.tokens), len(processor.summaries)
@@ -35,7 +36,7 @@ def over_picture(model: Model, processor: ImageProcessor, picture: np.ndarray) -
     heads = range(len(layers[0]))
     return {
         "view": "picture-attention",
-        "picture": _as_read(processor, picture),
+        "picture": _as_read(processor, example.signal[1]),
         "grid": grid,
         "summaries": [Kind(kind).name for kind in processor.summaries],
         "layers": len(layers),
@@ -46,10 +47,7 @@ def over_picture(model: Model, processor: ImageProcessor, picture: np.ndarray) -
     }
 
 
-def _as_read(processor: ImageProcessor, picture: np.ndarray) -> Data:
+def _as_read(processor: ImageProcessor, patches_NF: np.ndarray) -> Data:
     """The resized and cropped pixels, {"side", "data": base64 of side * side RGB bytes}."""
-    mean, std = (np.array(one, np.float32)[:, None, None] for one in (processor.mean, processor.std))
-    pixels_CHW = (processor.pixels(picture) * std + mean) / processor.scale
-    rgb_HWC = np.broadcast_to(pixels_CHW.transpose(1, 2, 0), (processor.size, processor.size, 3))
-    values = np.rint(np.clip(rgb_HWC, 0, 255)).astype(np.uint8)
+    values = np.broadcast_to(processor.picture(patches_NF), (processor.size, processor.size, 3))
     return {"side": processor.size, "data": base64.b64encode(values.tobytes()).decode()}

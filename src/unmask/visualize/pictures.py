@@ -11,10 +11,13 @@ import numpy as np
 
 from unmask.errors import UnmaskError, needs, unknown
 from unmask.files import atomic
+from unmask.visualize import gallery
 from unmask.visualize.numbers import Data, unpacked
 
 COLOURS = ("#0072b2", "#c85200", "#007d5c", "#a84a85", "#8a6000", "#28739f", "#6a5acd", "#5f6672")
 """The colours of the page (after Okabe & Ito 2008)."""
+
+POINTS = 96  # pixels of a page in an inch of a drawing
 
 
 def draw(path: Path, data: Data) -> None:
@@ -91,7 +94,81 @@ def _picture_attention(figure: Any, data: Data) -> None:
         axis.set_visible(False)
 
 
+def _gallery(figure: Any, data: Data) -> None:
+    """The groups below each other. Cells without captions are drawn as one image, which is faster."""
+    groups = data["groups"]
+    down = [-(-len(group["cells"]) // group["across"]) for group in groups]
+    inches = [group["size"] / POINTS for group in groups]
+    heights = [rows * side * 1.25 + 0.4 for rows, side in zip(down, inches, strict=True)]
+    wide = max(group["across"] * side * 1.05 for group, side in zip(groups, inches, strict=True))
+    figure.set_size_inches(max(wide, 4), sum(heights))
+    parts = figure.subfigures(len(groups), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, group, rows in zip(parts, groups, down, strict=True):
+        part.suptitle(_plain(group["title"]), fontsize=9, x=0.01, ha="left")
+        if not any(cell["caption"] for cell in group["cells"]):
+            _mosaic(part.subplots(), group, data["scale"])
+            continue
+        across = max(group["across"], round(wide * POINTS / group["size"]))
+        axes = part.subplots(rows, across, squeeze=False)
+        for place, axis in enumerate(axes.flatten()):
+            row, column = divmod(place, across)
+            at = row * group["across"] + column
+            if column >= group["across"] or at >= len(group["cells"]):
+                axis.set_visible(False)
+                continue
+            cell = group["cells"][at]
+            axis.imshow(_shades(cell, data["scale"]))
+            axis.set(xticks=[], yticks=[])
+            axis.set_xlabel("\n".join(_plain(line[-22:]) for line in cell["caption"].split("\n")), fontsize=6)
+
+
+def _mosaic(axis: Any, group: Data, scale: float) -> None:
+    """Cells of one size as one image, with gaps between them."""
+    cells = [_shades(cell, scale) for cell in group["cells"]]
+    (height, width), gap = cells[0].shape[:2], max(1, cells[0].shape[1] // 8)
+    across, rows = group["across"], -(-len(cells) // group["across"])
+    image = np.full((rows * (height + gap) - gap, across * (width + gap) - gap, 3), 255, np.uint8)
+    for place, cell in enumerate(cells):
+        top, left = (height + gap) * (place // across), (width + gap) * (place % across)
+        image[top : top + height, left : left + width] = cell
+    axis.imshow(image, interpolation="nearest")
+    axis.set_anchor("W")
+    axis.set_axis_off()
+
+
+def _shades(cell: Data, scale: float) -> np.ndarray:
+    """[H, W, 3] uint8 of a cell of a gallery."""
+    if "values" not in cell:
+        return gallery.pixels(cell)
+    from matplotlib import colormaps
+
+    shares = np.clip(gallery.values(cell) / scale, -1, 1)
+    return (255 * colormaps["RdBu"]((shares + 1) / 2)[..., :3]).round().astype(np.uint8)
+
+
+def _maps(figure: Any, data: Data) -> None:
+    """The maps of positions in a picture (Dosovitskiy et al. 2021, figure 7, centre)."""
+    grid = data["maps"]["across"]
+    figure.set_size_inches(7.5, 6.5)
+    axis = figure.subplots()
+    _mosaic(axis, data["maps"], 1.0)
+    axis.set_axis_on()
+    height, width = axis.images[0].get_array().shape[:2]
+    names = [str(i + 1) for i in range(grid)]
+    axis.set_xticks([(i + 0.5) * width / grid for i in range(grid)], names)
+    axis.set_yticks([(i + 0.5) * height / grid for i in range(grid)], names)
+    axis.set(title=f"{data['kind']} positions", xlabel="column of the patch", ylabel="row of the patch")
+    axis.tick_params(labelsize=7, length=0)
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+
+    figure.colorbar(ScalarMappable(Normalize(-1, 1), "RdBu"), ax=axis, label="cosine")
+
+
 def _positions(figure: Any, data: Data) -> None:
+    if "maps" in data:
+        _maps(figure, data)
+        return
     figure.set_size_inches(10, 4.5)
     left, right = figure.subplots(1, 2)
     most = data["scale"]
@@ -178,6 +255,7 @@ def _plain(text: str) -> str:
 PICTURES: dict[str, Callable[[Any, Data], None]] = {
     "attention": _attention,
     "picture-attention": _picture_attention,
+    "gallery": _gallery,
     "positions": _positions,
     "masks": _masks,
     "words": _words,

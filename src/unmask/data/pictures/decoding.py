@@ -77,6 +77,13 @@ def _pixels(file: Any, channels: int) -> np.ndarray:
     return found[..., None] if channels == 1 else found
 
 
+def encode(pixels_HWC: np.ndarray) -> bytes:
+    """A PNG file with a picture [H, W, C] uint8, the inverse of `decode`."""
+    file = io.BytesIO()
+    pillow().fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC).save(file, format="PNG")
+    return file.getvalue()
+
+
 def resize(pixels_HWC: np.ndarray, height: int, width: int, resample: int) -> np.ndarray:
     """Resize a picture to [height, width, C] uint8. `resample` is Pillow's number: 0 nearest, 1 Lanczos, 2 bilinear,
     3 bicubic, 4 box, 5 Hamming."""

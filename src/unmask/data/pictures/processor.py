@@ -110,6 +110,13 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         tokens[:first] = self.summaries
         return Example(tokens, signal=(np.arange(first, len(tokens)), values))
 
+    def picture(self, patches_NF: np.ndarray) -> np.ndarray:
+        """Patches as `example` cuts them, back as a picture [size, size, C] uint8; values out of range are clipped."""
+        grid, C, P = self.size // self.patch, self.channels, self.patch
+        pixels_HWC = patches_NF.reshape(grid, grid, C, P, P).transpose(0, 3, 1, 4, 2).reshape(grid * P, grid * P, C)
+        pixels_HWC = (pixels_HWC * np.array(self.std, np.float32) + np.array(self.mean, np.float32)) / self.scale
+        return np.rint(np.clip(pixels_HWC, 0, 255)).astype(np.uint8)
+
     def describe(self, item: np.ndarray, place: int) -> Region | None:
         """The box of pixels of the picture that a patch covers, x before y."""
         grid, first = -(-self.size // self.patch), len(self.summaries)

@@ -86,6 +86,16 @@ def files_in(folder: Path) -> tuple[list[Path], list[Path]]:
     return found, others
 
 
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures of a folder and its subfolders, sorted by name. Raises UnmaskError if there are none."""
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no folder of pictures {folder}.")
+    found, _ = files_in(folder)
+    if not found:
+        raise UnmaskError(f"{folder} has no pictures: files such as .jpg or .png, in it or in folders in it.")
+    return found
+
+
 def by_class(folder: Path) -> Dataset:
     """The pictures of a folder, with the names of its subfolders as labels; deeper folders belong to the class of the
     subfolder. The order is the first picture of each class, then the second ones, and so on.

@@ -16,7 +16,7 @@ from unmask.config import read_json
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import plural
 from unmask.objectives import Term, registry
-from unmask.runs.report import Report, answers, curve, history, of_one_run
+from unmask.runs.report import Report, answers, curve, galleries, history, of_one_run
 from unmask.train import report
 from unmask.train.metrics import require_run
 from unmask.types import Batch
@@ -113,7 +113,8 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         sections += curve(f"{label}: accuracy", f"{name}/correct", found, note=_growth(run))
     sections += curve("Learning rate", "lr", {"learning rate": train})
     sections += curve("Real tokens per second", "tokens_per_second", {"tokens/s": train})
-    if probed := answers(folder, 6):
+    sections += galleries(folder, 6)
+    if probed := [(probe, given) for probe, given in answers(folder, 6) if not probe.get("pictures")]:
         samples = [report.Sample(probe["text"], given) for probe, given in probed]
         expected = {probe["text"]: probe["expected"] for probe, _ in probed}
         sections.append(report.Samples("Predictions during training", samples, expected))

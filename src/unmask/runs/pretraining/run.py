@@ -116,7 +116,9 @@ class Pretrain(Run):
         found = super().evaluate(model, step).numbers
         samples = []
         if self.probes and distributed.is_main():
-            samples = probes.samples(self.probes, self.learned.guesses(model, self.processor, self.probes))
+            guesses = self.learned.guesses(model, self.processor, self.probes)
+            pictures = self.learned.pictures(model, self.processor, self.probes)
+            samples = probes.samples(self.probes, guesses, pictures)
         return Evaluation(found | self.learned.derived(found, lambda: self._characters), samples)
 
     def write_model(self, folder: Path) -> None:
