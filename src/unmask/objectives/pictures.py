@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from unmask.data import collate
+from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import Shuffled
+from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.source import Joined
@@ -89,9 +91,9 @@ class PictureConfig(ObjectiveConfig):
         return super().chosen(current, option, value) if isinstance(current, PictureConfig) else None
 
     @classmethod
-    def opens(cls, folder: Path | str) -> PictureFolder:
-        """A folder of pictures."""
-        return PictureFolder(folder)
+    def opens(cls, folder: Path | str) -> PictureFolder | PictureCorpus:
+        """A folder of pictures, or a corpus that was built from one."""
+        return PictureFolder(folder) if format_of(Path(folder)) is None else PictureCorpus(folder)
 
     def processor(self, processor: ImageProcessor) -> ImageProcessor:
         """That of the folder, for pictures of this size."""

@@ -19,7 +19,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture, by_class, of_table
+from unmask.data.pictures.reading import Picture, labelled, pixels_of
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
@@ -102,9 +102,7 @@ class ImageClassification(OneLabel):
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
-        if path.is_dir():
-            return by_class(path)
-        return of_table(path, picture=rows.picture, label=rows.label, encoding=rows.encoding)
+        return labelled(path, picture=rows.picture, label=rows.label, encoding=rows.encoding)
 
     @classmethod
     def owns(cls, path: Path) -> bool:
@@ -137,10 +135,9 @@ class ImageClassification(OneLabel):
 
     def encode(self, rows: Sequence[Row], processor: ImageProcessor, length: int) -> Encoded:
         examples = []
-        for row in rows:
-            assert isinstance(row, Picture)
+        for row, pixels_HWC in zip(rows, pixels_of(rows, processor.channels), strict=True):
             target = {self.name: (np.zeros(1, np.int64), self.value(row))}
-            examples.append(replace(processor.example(row.pixels(processor.channels)), targets=target))
+            examples.append(replace(processor.example(pixels_HWC), targets=target))
         return Encoded(examples, np.arange(len(rows)), rows, length)
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:

@@ -1,64 +1,172 @@
-"""PictureFolder: the pictures of a folder, without labels, as a source for pre-training."""
+"""PictureFolder: the pictures of a folder, without labels, as a source for pre-training; damaged ones are left out."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import os
+import secrets
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.decoding import Source, decode, header
+from unmask.data.pictures.items import SHOWN, files_in
 from unmask.data.pictures.processor import FILE, ImageProcessor
-from unmask.data.pictures.reading import files_in
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 HELD_OUT = 50  # one picture in 50 is held out of training
 LEAST = 2  # smallest number of pictures: one for training, one for evaluation
+MOST_DAMAGED = 0.1  # largest share of pictures that may be damaged
+
+
+class Failures:
+    """The pictures of a source whose decoding failed, with the reasons, from all processes that share a copy of it.
+
+    Each process appends to a temporary file, which exists after the first failure and is removed with this object.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or Path(tempfile.gettempdir()) / f"unmask-{secrets.token_hex(16)}.jsonl"
+        if path is None:
+            weakref.finalize(self, _remove, self.path)
+        self._noted: dict[int, str] = {}
+
+    def note(self, unit: int, reason: str) -> None:
+        """Note that a unit failed; once is enough."""
+        if unit in self._noted:
+            return
+        self._noted[unit] = reason
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with contextlib.suppress(OSError), os.fdopen(os.open(self.path, flags, 0o600), "a", encoding="utf-8") as file:
+            file.write(json.dumps([unit, reason]) + "\n")
+
+    def found(self) -> dict[int, str]:
+        """Number of the unit -> reason, in the order of the units."""
+        shared: dict[int, str] = {}
+        with contextlib.suppress(OSError, ValueError):
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                unit, reason = json.loads(line)
+                shared[unit] = reason
+        return dict(sorted((shared | self._noted).items()))
+
+    def __reduce__(self) -> tuple[Callable[[Path], Failures], tuple[Path]]:
+        return Failures, (self.path,)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Some pictures of a folder. Unit i is the pixels of picture i, [H, W, C] uint8, decoded when it is read."""
+    """Some pictures as a source. Unit i is the pixels of picture i, [H, W, C] uint8, decoded when it is read.
 
-    paths: Sequence[Path]
+    failures  the units that could not be decoded so far
+    """
+
+    sources: Sequence[Source]
     channels: int = 3
+    failures: Failures = field(default_factory=Failures, compare=False)
 
     @property
     def cost(self) -> np.ndarray:
         """[U] int64: 1 for each picture."""
-        return np.ones(len(self.paths), np.int64)
+        return np.ones(len(self.sources), np.int64)
 
     def read(self, unit: int) -> np.ndarray:
-        """Decode a picture. Raises UnmaskError if that fails."""
-        return decode(self.paths[unit], self.channels)
+        """Decode a picture. In place of one that cannot be decoded, the next one that can is read, after the last the
+        first, so that a run does not end and its order stays a function of the seed.
+
+        Raises UnmaskError if more than MOST_DAMAGED of the pictures cannot be decoded.
+        """
+        count = len(self.sources)
+        for number in ((unit + step) % count for step in range(count)):
+            try:
+                return decode(self.sources[number], self.channels)
+            except UnmaskError as error:
+                self.failures.note(number, str(error))
+            check_damaged(self.failures.found().values(), count)
+        raise UnmaskError("There is no picture that can be decoded.")
 
     def of_channels(self, channels: int) -> Pictures:
-        """A copy with another number of channels."""
-        return Pictures(self.paths, channels)
+        """A copy with another number of channels, and the same failures."""
+        return Pictures(self.sources, channels, self.failures)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on the pictures that could not be decoded so far, if there are any."""
+        if not (found := self.failures.found()):
+            return ()
+        return (f"{damaged(found.values(), len(self.sources))} In place of each, the next one is read.",)
+
+
+def damaged(reasons: Iterable[str], count: int) -> str:
+    """Sentences that say how many of `count` pictures are damaged, and why the first of them are."""
+    reasons = list(reasons)
+    more = f" And {len(reasons) - SHOWN:,} more." if len(reasons) > SHOWN else ""
+    return f"{len(reasons):,} of {plural(count, 'picture')} cannot be read: {' '.join(reasons[:SHOWN])}{more}"
+
+
+def check_damaged(reasons: Iterable[str], count: int, most: float = MOST_DAMAGED) -> None:
+    """Raises UnmaskError if more than a share `most` of `count` pictures are damaged."""
+    reasons = list(reasons)
+    if len(reasons) > most * count:
+        raise UnmaskError(f"{damaged(reasons, count)} At most {most:.0%} may be damaged.")
+
+
+def held_out(names: Iterable[bytes]) -> np.ndarray:
+    """[N] bool: the pictures that are held out of training, one in HELD_OUT by the hash of its name; at least one."""
+    hashes = [int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") for name in names]
+    found = np.array([one % HELD_OUT == 0 for one in hashes], bool)
+    if not found.any():
+        found[hashes.index(min(hashes))] = True
+    return found
 
 
 class PictureFolder:
     """The pictures of a folder and its subfolders. One in 50 is held out, by the hash of its name.
 
-    Raises UnmaskError for a folder that does not exist, and for one with fewer than two pictures.
+    Files whose first bytes are not those of a picture, and pictures that are too large, are left out and counted in
+    `notes`. Raises UnmaskError for a folder that does not exist, for one with fewer than two pictures, and if more than
+    MOST_DAMAGED of them are damaged.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
             raise UnmaskError(f"There is no folder of pictures {folder}.")
-        self.paths, _ = files_in(self.folder)
+        paths, _ = files_in(self.folder)
+        reasons: dict[Path, str] = {}
+        for path in paths:
+            try:
+                header(path)
+            except UnmaskError as error:
+                reasons[path] = str(error)
+        check_damaged(reasons.values(), len(paths))
+        self.paths = [path for path in paths if path not in reasons]
+        self._left_out = f"{damaged(reasons.values(), len(paths))} They are left out." if reasons else ""
         if len(self.paths) < LEAST:
             raise UnmaskError(
                 f"{folder} has {len(self.paths) or 'no'} pictures, but at least {LEAST} are needed: files such as .jpg "
                 "or .png, in it or in its subfolders."
             )
-        self._heldout = [path for path in self.paths if self._digest(path) % HELD_OUT == 0] or [
-            min(self.paths, key=self._digest)
-        ]
+        held = held_out(self._name(path) for path in self.paths)
+        parts = {"train": ~held, "heldout": held}
+        self._splits = {name: Pictures([self.paths[i] for i in np.flatnonzero(at)]) for name, at in parts.items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences on the pictures that were left out, or could not be decoded so far."""
+        left_out = (self._left_out,) if self._left_out else ()
+        return (*left_out, *(note for split in self._splits.values() for note in split.notes))
 
     @property
     def processor(self) -> ImageProcessor:
@@ -73,9 +181,7 @@ class PictureFolder:
 
     def split(self, name: str) -> Pictures:
         """The split "train" or "heldout"."""
-        heldout = set(self._heldout)
-        return Pictures(self._heldout if name == "heldout" else [path for path in self.paths if path not in heldout])
+        return self._splits[name]
 
-    def _digest(self, path: Path) -> int:
-        name = str(path.relative_to(self.folder)).encode("utf-8", "surrogateescape")
-        return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little")
+    def _name(self, path: Path) -> bytes:
+        return str(path.relative_to(self.folder)).encode("utf-8", "surrogateescape")

@@ -50,7 +50,10 @@ class Corpus:
     """An open corpus. `Corpus(folder).split("train").units(4096)` lists its pieces of documents.
 
     manifest   the content of manifest.json: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
+    notes      sentences on what could not be read: none
     """
+
+    notes: Sequence[str] = ()
 
     def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
         """Open a folder that `build` wrote.
