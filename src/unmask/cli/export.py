@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from unmask.cli.parser import (
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
+    from unmask.data.pictures.decoding import Source
     from unmask.serve.onnx import Score
 
 
@@ -77,7 +78,9 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _embed_pictures(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
-    from unmask.data.pictures.reading import files_in
+    from unmask.data.files.corpora import format_of
+    from unmask.data.pictures.corpus import PictureCorpus
+    from unmask.data.pictures.items import files_in, visible
     from unmask.files import write_text
     from unmask.serve.vectors import picture_vectors, write_vectors
 
@@ -85,12 +88,18 @@ def _embed_pictures(options: argparse.Namespace) -> None:
         raise UnmaskError("--file names texts and --data pictures: leave one of them out.")
     if not Path(options.data).is_dir():
         raise UnmaskError(f"There is no folder of pictures {options.data}.")
-    pictures, _ = files_in(Path(options.data))
+    pictures: Sequence[Source]
+    if format_of(Path(options.data)) is None:
+        pictures, _ = files_in(Path(options.data))
+        found = [str(path.relative_to(options.data)) for path in pictures]
+    else:
+        corpus = PictureCorpus(options.data)
+        pictures, found = list(corpus), [corpus.name(number) for number in range(len(corpus))]
     if not pictures:
         raise UnmaskError(f"{options.data} has no pictures: files such as .jpg or .png, in it or in folders in it.")
     names = Path(options.out).with_suffix(".names.txt")
     count, width = write_vectors(picture_vectors(options.model, pictures, device=options.device), options.out)
-    write_text(names, "".join(f"{path.relative_to(options.data)}\n" for path in pictures))
+    write_text(names, "".join(f"{visible(name)}\n" for name in found))
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}, names -> {names}")
 
 

@@ -15,7 +15,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.decoding import Source, decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.files import atomic
@@ -45,7 +45,7 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
 
 
 def picture_vectors(
-    folder: Path | str, pictures: Sequence[Path], *, device: torch.device | str = "cpu"
+    folder: Path | str, pictures: Sequence[Source], *, device: torch.device | str = "cpu"
 ) -> Iterator[np.ndarray]:
     """The summaries [n, D] float32 of some hundred pictures at a time, in order, by the trunk of a model folder.
 
@@ -57,7 +57,7 @@ def picture_vectors(
     model, processor = placed(loaded.model, device), loaded.processor
     for begin in range(0, len(pictures), PICTURES_AT_ONCE):
         some = pictures[begin : begin + PICTURES_AT_ONCE]
-        examples = [processor.example(decode(path, processor.channels)) for path in some]
+        examples = [processor.example(decode(one, processor.channels)) for one in some]
         yield summaries(model, examples, processor)
 
 

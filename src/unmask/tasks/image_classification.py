@@ -19,7 +19,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture, labelled, pixels_of
+from unmask.data.pictures.reading import Picture, doubts, labelled, pixels_of
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
@@ -111,6 +111,8 @@ class ImageClassification(OneLabel):
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
+        for sentence in doubts(sets):
+            say(sentence)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)))
 
     @classmethod

@@ -148,10 +148,16 @@ def read_manifest(folder: Path, format: str, version: int) -> dict[str, Any]:
 
 
 def format_of(folder: Path) -> str | None:
-    """The format that the manifest of a folder names; None if the folder is not a corpus."""
+    """The format that the manifest of a folder names; None if the folder is not a corpus. Raises UnmaskError for a
+    corpus whose manifest is damaged."""
     if not (folder / MANIFEST).is_file():
         return None
-    found = read_json(folder / MANIFEST).get("format")
+    try:
+        found = read_json(folder / MANIFEST).get("format")
+    except UnmaskError:
+        if any(folder.glob("*-00000.*")):  # a shard; else the file is not ours
+            raise
+        return None
     return found if found in KINDS else None
 
 

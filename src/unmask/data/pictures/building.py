@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ import numpy as np
 
 from unmask.data.files.corpora import PICTURES, Checked, seal, workspace
 from unmask.data.parallel import ordered
+from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import BOUND, LABEL, VERSION, PictureCorpus, Shard
 from unmask.data.pictures.decoding import Source, decode, digest_of, header, shrink
 from unmask.data.pictures.folder import MOST_DAMAGED, check_damaged, damaged
 from unmask.data.pictures.items import SHOWN, Item, Items, visible
 from unmask.data.pictures.processor import FILE, ImageProcessor
-from unmask.errors import UnmaskError, plural
+from unmask.errors import UnmaskError
 from unmask.files import describe
 
 AT_ONCE, BYTES_AT_ONCE = 64, 1 << 20  # pictures, and bytes of their files, that a process decodes at a time
@@ -40,7 +41,7 @@ class DecodedBatch:
     shapes   [N, 3] height, width and channels, before any resizing if only described
     modes    [N] the colour mode of each file
     digests  [N] a hash of each file
-    damaged  reason for each that could not be decoded
+    damaged  reason for each that could not be decoded, and its label
     """
 
     items: list[tuple[str, str, str]] = field(default_factory=list)  # name, place, label
@@ -48,7 +49,7 @@ class DecodedBatch:
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
     digests: list[bytes] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    damaged: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Decode:
             try:
                 pixels_HWC, mode = _decoded(item, self.keep)
             except UnmaskError as error:
-                found.damaged.append(str(error))
+                found.damaged.append((str(error), item.label))
                 continue
             if self.side is not None:
                 pixels_HWC = shrink(pixels_HWC, self.side)
@@ -188,7 +189,7 @@ def build(
         raise UnmaskError(f"The largest share of damaged pictures is between 0 and 1, not {most_damaged}.")
     out = Path(out).absolute()
     with workspace(out) as folder:
-        writer, broken, done = Writer(folder, shard_bytes), list[str](), 0
+        writer, broken, lost, done = Writer(folder, shard_bytes), list[str](), set[str](), 0
         classes, sizes = Counter[str](), Counter[str]()
         try:
             for found in decoded(items, Decode(side), workers):
@@ -196,7 +197,8 @@ def build(
                     writer.add(name, label, pixels_HWC, digest)
                     classes.update([label] if label else [])
                     sizes[size_of(pixels_HWC.shape)] += 1
-                broken += found.damaged
+                broken += [reason for reason, _ in found.damaged]
+                lost |= {label for _, label in found.damaged if label}
                 done += len(found.items) + len(found.damaged)
                 if items.count is not None:
                     check_damaged(broken, items.count, most_damaged)
@@ -209,6 +211,8 @@ def build(
         if not writer.shards:
             raise UnmaskError(f"{items.path} has no pictures.")
         notes = [*items.notes, *([f"{damaged(broken, done)} They are left out."] if broken else [])]
+        if gone := sorted(lost - classes.keys()):
+            notes.append(f"Classes without a picture that can be read: {', '.join(map(visible, gone[:SHOWN]))}")
         notes += _copies([Shard(folder, one["name"]) for one in writer.shards])
         own = items.path / FILE
         if own.is_file():
@@ -258,31 +262,6 @@ def _size(source: Source) -> int:
 def size_of(shape: tuple[int, ...]) -> str:
     """A size in pixels, such as 640 x 480: width, then height."""
     return f"{shape[1]} x {shape[0]}"
-
-
-def copies_of(digests: Iterable[bytes]) -> dict[int, int]:
-    """The number of each picture whose content an earlier one has -> the number of the first of these."""
-    first: dict[bytes, int] = {}
-    found = {}
-    for number, digest in enumerate(digests):
-        if (earlier := first.setdefault(digest, number)) != number:
-            found[number] = earlier
-    return found
-
-
-def copies_note(copies: Mapping[int, int], name: Callable[[int], str], label: Callable[[int], object]) -> list[str]:
-    """A sentence on pictures with the same content, if there are any; those with different labels are named first.
-
-    copies  as `copies_of` returns them
-    """
-    if not copies:
-        return []
-    other = [number for number, first in copies.items() if label(number) != label(first)]
-    shown = [*other, *(number for number in copies if number not in set(other[:SHOWN]))][:SHOWN]
-    examples = ", ".join(f"{visible(name(n))} = {visible(name(copies[n]))}" for n in shown)
-    conflict = f", {len(other):,} of them with another label" if other else ""
-    are = "is a copy of another one" if len(copies) == 1 else "are copies of other ones"
-    return [f"{plural(len(copies), 'picture')} {are}{conflict} ({examples}{', ...' if len(copies) > SHOWN else ''})"]
 
 
 def _copies(shards: Sequence[Shard]) -> list[str]:

@@ -24,7 +24,8 @@ import numpy as np
 
 from unmask.data.files.corpora import PICTURES, VERIFY_BELOW, checksum_of, mapped, read_manifest
 from unmask.data.pictures.decoding import of_channels
-from unmask.data.pictures.folder import LEAST, Pictures, held_out
+from unmask.data.pictures.folder import LEAST, Failures, Pictures, held_out
+from unmask.data.pictures.items import visible
 from unmask.data.pictures.processor import FILE, ImageProcessor
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import check
@@ -168,7 +169,8 @@ class PictureCorpus(Sequence[Stored]):
             raise unknown(f"split of {self.folder}", name, ("train", "heldout"))
         if len(self) < LEAST:
             raise UnmaskError(f"{self.folder} has 1 picture, but at least {LEAST} are needed.")
-        return Pictures(Chosen(self, np.flatnonzero(self._held if name == "heldout" else ~self._held)))
+        chosen = Chosen(self, np.flatnonzero(self._held if name == "heldout" else ~self._held))
+        return Pictures(chosen, Failures(len(self)))
 
     @cached_property
     def _held(self) -> np.ndarray:
@@ -212,7 +214,9 @@ def shares(counts: dict[str, int], most: int = 10) -> str:
     """The most frequent of some names with their counts, in one line."""
     found = sorted(counts.items(), key=lambda one: -one[1])
     rest = len(found) - most
-    return ", ".join(f"{name} ({n:,})" for name, n in found[:most]) + (f", and {rest:,} more" if rest > 0 else "")
+    return ", ".join(f"{visible(name)} ({n:,})" for name, n in found[:most]) + (
+        f", and {rest:,} more" if rest > 0 else ""
+    )
 
 
 def _reopened(folder: Path) -> PictureCorpus:

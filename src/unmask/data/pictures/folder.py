@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -27,37 +27,38 @@ MOST_DAMAGED = 0.1  # largest share of pictures that may be damaged
 
 
 class Failures:
-    """The pictures of a source whose decoding failed, with the reasons, from all processes that share a copy of it.
+    """The pictures of a folder whose decoding failed, from all processes that share a copy of this.
+
+    count  number of pictures of the folder
 
     Each process appends to a temporary file, which exists after the first failure and is removed with this object.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path or Path(tempfile.gettempdir()) / f"unmask-{secrets.token_hex(16)}.jsonl"
+    def __init__(self, count: int, path: Path | None = None) -> None:
+        self.count, self.path = count, path or Path(tempfile.gettempdir()) / f"unmask-{secrets.token_hex(16)}.jsonl"
         if path is None:
             weakref.finalize(self, _remove, self.path)
-        self._noted: dict[int, str] = {}
+        self._own: set[str] = set()
 
-    def note(self, unit: int, reason: str) -> None:
-        """Note that a unit failed; once is enough."""
-        if unit in self._noted:
+    def note(self, reason: str) -> None:
+        """Note a reason, which names the picture. Raises UnmaskError if more than MOST_DAMAGED of the pictures fail."""
+        if reason in self._own:
             return
-        self._noted[unit] = reason
+        self._own.add(reason)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        with contextlib.suppress(OSError), os.fdopen(os.open(self.path, flags, 0o600), "a", encoding="utf-8") as file:
-            file.write(json.dumps([unit, reason]) + "\n")
+        with contextlib.suppress(OSError), os.fdopen(os.open(self.path, flags, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps(reason) + "\n")
+        check_damaged(self.reasons(), self.count)
 
-    def found(self) -> dict[int, str]:
-        """Number of the unit -> reason, in the order of the units."""
-        shared: dict[int, str] = {}
+    def reasons(self) -> list[str]:
+        """The reasons so far, sorted, each once."""
+        found = set(self._own)
         with contextlib.suppress(OSError, ValueError):
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                unit, reason = json.loads(line)
-                shared[unit] = reason
-        return dict(sorted((shared | self._noted).items()))
+            found.update(json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines())
+        return sorted(found)
 
-    def __reduce__(self) -> tuple[Callable[[Path], Failures], tuple[Path]]:
-        return Failures, (self.path,)
+    def __reduce__(self) -> tuple[Callable[[int, Path], Failures], tuple[int, Path]]:
+        return Failures, (self.count, self.path)
 
 
 def _remove(path: Path) -> None:
@@ -69,12 +70,12 @@ def _remove(path: Path) -> None:
 class Pictures:
     """Some pictures as a source. Unit i is the pixels of picture i, [H, W, C] uint8, decoded when it is read.
 
-    failures  the units that could not be decoded so far
+    failures  the pictures that could not be decoded so far
     """
 
     sources: Sequence[Source]
+    failures: Failures
     channels: int = 3
-    failures: Failures = field(default_factory=Failures, compare=False)
 
     @property
     def cost(self) -> np.ndarray:
@@ -83,29 +84,21 @@ class Pictures:
 
     def read(self, unit: int) -> np.ndarray:
         """Decode a picture. In place of one that cannot be decoded, the next one that can is read, after the last the
-        first, so that a run does not end and its order stays a function of the seed.
+        first. So a damaged file does not end a run, and the order stays a function of the seed.
 
-        Raises UnmaskError if more than MOST_DAMAGED of the pictures cannot be decoded.
+        Raises UnmaskError if no picture, or too few of the folder, can be decoded.
         """
         count = len(self.sources)
         for number in ((unit + step) % count for step in range(count)):
             try:
                 return decode(self.sources[number], self.channels)
             except UnmaskError as error:
-                self.failures.note(number, str(error))
-            check_damaged(self.failures.found().values(), count)
-        raise UnmaskError("There is no picture that can be decoded.")
+                self.failures.note(str(error))
+        raise UnmaskError(damaged(self.failures.reasons(), self.failures.count))
 
     def of_channels(self, channels: int) -> Pictures:
         """A copy with another number of channels, and the same failures."""
-        return Pictures(self.sources, channels, self.failures)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A sentence on the pictures that could not be decoded so far, if there are any."""
-        if not (found := self.failures.found()):
-            return ()
-        return (f"{damaged(found.values(), len(self.sources))} In place of each, the next one is read.",)
+        return replace(self, channels=channels)
 
 
 def damaged(reasons: Iterable[str], count: int) -> str:
@@ -142,7 +135,8 @@ class PictureFolder:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise UnmaskError(f"There is no folder of pictures {folder}.")
+            instead = f": make a corpus of it with unmask corpus build {folder}" if self.folder.is_file() else ""
+            raise UnmaskError(f"There is no folder of pictures {folder}{instead}.")
         paths, _ = files_in(self.folder)
         reasons: dict[Path, str] = {}
         for path in paths:
@@ -159,14 +153,16 @@ class PictureFolder:
                 "or .png, in it or in its subfolders."
             )
         held = held_out(self._name(path) for path in self.paths)
-        parts = {"train": ~held, "heldout": held}
-        self._splits = {name: Pictures([self.paths[i] for i in np.flatnonzero(at)]) for name, at in parts.items()}
+        self._parts = {"train": np.flatnonzero(~held), "heldout": np.flatnonzero(held)}
+        self._failures = Failures(len(paths))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences on the pictures that were left out, or could not be decoded so far."""
-        left_out = (self._left_out,) if self._left_out else ()
-        return (*left_out, *(note for split in self._splits.values() for note in split.notes))
+        notes = [self._left_out] if self._left_out else []
+        if reasons := self._failures.reasons():
+            notes.append(f"{damaged(reasons, self._failures.count)} In place of each, the next one is read.")
+        return tuple(notes)
 
     @property
     def processor(self) -> ImageProcessor:
@@ -181,7 +177,7 @@ class PictureFolder:
 
     def split(self, name: str) -> Pictures:
         """The split "train" or "heldout"."""
-        return self._splits[name]
+        return Pictures([self.paths[i] for i in self._parts[name]], self._failures)
 
     def _name(self, path: Path) -> bytes:
         return str(path.relative_to(self.folder)).encode("utf-8", "surrogateescape")

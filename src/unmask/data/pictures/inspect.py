@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.pictures.building import KEPT, Decode, copies_note, copies_of, decoded, size_of
+from unmask.data.pictures.building import KEPT, Decode, decoded, size_of
+from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import shares
-from unmask.data.pictures.items import Items, visible
+from unmask.data.pictures.items import Items
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 Progress = Callable[[str, int, int | None], None]
@@ -62,7 +63,7 @@ def check(items: Items, *, workers: int = 1, progress: Progress | None = None) -
             modes[mode] += 1
             shorter.append(min(shape[:2]))
         digests += found.digests
-        reasons += found.damaged
+        reasons += [reason for reason, _ in found.damaged]
         if progress is not None:
             progress("pictures", len(names) + len(reasons), items.count)
     classes.update(label for label in labels if label)
@@ -91,7 +92,7 @@ def render(report: Report) -> str:
             f"sizes       {shares(report.sizes)}",
             f"short side  smallest / 25% / 50% / 75% / largest: {ends} pixels",
             f"modes       {shares(report.modes)}",
-            f"classes     {shares({visible(name): n for name, n in report.classes.items()}) or 'none'}",
+            f"classes     {shares(report.classes) or 'none'}",
         ]
     lines.append(f"damaged     {report.damaged:,}")
     lines += [f"  {reason}" for reason in report.reasons]

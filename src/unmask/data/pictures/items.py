@@ -136,9 +136,12 @@ def _of_folder(folder: Path) -> Items:
     found, others = files_in(folder)
     if not found:
         raise UnmaskError(f"{folder} has no pictures: files such as .jpg or .png, in it or in its subfolders.")
-    by_class = all(path.parent != folder for path in found)
-    labels = [class_of(path, folder) if by_class else "" for path in found]
-    notes = left_out(folder, others, labels if by_class else ())
+    loose = [path for path in found if path.parent == folder]
+    labels = [class_of(path, folder) if not loose else "" for path in found]
+    notes = left_out(folder, others, labels if not loose else ())
+    if loose and len(loose) < len(found):
+        count, first = plural(len(loose), "picture"), visible(loose[0].name)
+        notes += (f"There are no labels, because {count} of {len(found):,} is outside of all subfolders ({first})",)
     return Items(folder, _OfFolder(folder, found, labels), len(found), notes)
 
 

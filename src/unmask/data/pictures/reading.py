@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from unmask.data.files.corpora import format_of
 from unmask.data.files.tables import guess_format, read_table
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
+from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.decoding import Source, decode, digest_of
 from unmask.data.pictures.folder import damaged
 from unmask.data.pictures.idx import IdxPictures, is_idx
 from unmask.data.pictures.items import (
     BYTES,
+    SHOWN,
     class_of,
     files_in,
     label_column,
@@ -139,6 +141,18 @@ def of_idx(path: Path) -> Dataset:
         Picture(label=str(label), place=f"{path}:{i}", source=found[i]) for i, label in enumerate(found.labels.tolist())
     ]
     return Dataset(path, tuple(rows), {"picture": "idx3", "label": "idx1"})
+
+
+def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
+    """Sentences on classes that a set lacks although "train" has them, and on copies of a picture within a set."""
+    classes = {row.label for row in sets["train"]}
+    for name, rows in sets.items():
+        if lacking := sorted(classes - {row.label for row in rows}):
+            shown = ", ".join(lacking[:SHOWN]) + (", ..." if len(lacking) > SHOWN else "")
+            yield f"{name} has no picture of {plural(len(lacking), 'class', 'classes')}: {shown}."
+        places, labels = [row.place for row in rows], [row.label for row in rows]
+        for note in copies_note(copies_of(row.key for row in rows), places.__getitem__, labels.__getitem__):
+            yield f"{name}: {note}."
 
 
 def _in_turns(rows: Sequence[Picture]) -> tuple[Picture, ...]:
