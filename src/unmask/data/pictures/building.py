@@ -68,6 +68,7 @@ class Decode:
         for item in items:
             try:
                 pixels_HWC, mode = _decoded(item, self.keep)
+                digest = bytes.fromhex(digest_of(item.source))
             except UnmaskError as error:
                 found.damaged.append((str(error), item.label))
                 continue
@@ -76,7 +77,7 @@ class Decode:
             found.items.append((item.name, item.place, item.label))
             found.shapes.append(pixels_HWC.shape)
             found.modes.append(mode)
-            found.digests.append(bytes.fromhex(digest_of(item.source)))
+            found.digests.append(digest)
             if self.keep:
                 found.pixels.append(pixels_HWC)
         return found
