@@ -36,6 +36,7 @@ from unmask.models.vit import Vit
 from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
+from unmask.runs.report import write_report
 from unmask.train.events import Step
 
 Image = pytest.importorskip("PIL.Image")
@@ -139,6 +140,10 @@ def test_a_run_on_a_corpus_learns_the_weights_of_a_run_on_the_folder_and_resumes
     half = Pretrain(config(), [corpus], tmp_path / "half")
     half.run(lambda event: event == Step(3) and half.trainer.stop("the test"))
     Pretrain(config(), [corpus], tmp_path / "half", resume=True).run()
+    report = write_report(tmp_path / "corpus").read_text()
+    assert f"Corpus {corpus}" in report
+    assert "damaged pictures left out" in report
+    write_report(tmp_path / "pictures")
     first, *others = (huggingface.load(tmp_path / name).model.state_dict() for name in ("pictures", "corpus", "half"))
     assert all(torch.equal(first[name], other[name]) for other in others for name in first)
 
