@@ -342,11 +342,11 @@ def test_a_build_leaves_damaged_pictures_out_and_counts_them(damaged_folder, fol
         assert f"{sentence}." in reason
     summary = built.summary()
     assert "4 of 124 pictures cannot be read: " in summary
-    assert "And 1 more. They are left out." in summary
+    assert "And 1 more. Damaged pictures are left out." in summary
     assert "Classes without a picture that can be read: dmg." in summary
     assert "cat (40)" in summary
     assert "dmg (" not in summary
-    with pytest.raises(UnmaskError, match=r"4 of 124 pictures cannot be read: .* At most 1% may be damaged\."):
+    with pytest.raises(UnmaskError, match=r"4 of 124 pictures cannot be read: .* At most 1% may be damaged; remove"):
         build(items_of(damaged_folder), tmp_path / "strict", most_damaged=0.01)
     assert not (tmp_path / "strict").exists()
     reasons = damage(tmp_path / "only")
@@ -360,7 +360,7 @@ def test_pre_training_does_not_end_at_a_damaged_picture(damaged_folder, tmp_path
     data = PictureFolder(damaged_folder)
     [note] = data.notes
     assert note.startswith("3 of 124 pictures cannot be read: ")
-    assert note.endswith("They are left out.")
+    assert note.endswith("Damaged pictures are left out.")
     assert damaged_folder / "dmg" / "cut.jpg" in data.split("train").sources  # its header is sound
     states = []
     for name, workers in (("one", 0), ("two", 1)):
@@ -500,7 +500,7 @@ def test_pictures_outside_of_the_classes_are_told(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "in")
     picture(0).save(tmp_path / "in" / "loose.png")
     built = build(items_of(tmp_path / "in"), tmp_path / "out")
-    assert "no labels, because 1 picture of 121 is outside of all subfolders (loose.png)" in built.summary()
+    assert "There are no labels: 1 of 121 pictures are in no subfolder (loose.png)." in built.summary()
     with pytest.raises(UnmaskError, match="has pictures without labels: build it from"):
         labelled(tmp_path / "out")
 

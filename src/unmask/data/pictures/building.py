@@ -211,7 +211,7 @@ def build(
         check_damaged(broken, done, most_damaged)
         if not writer.shards:
             raise UnmaskError(f"{items.path} has no pictures.")
-        notes = [*items.notes, *([f"{damaged(broken, done)} They are left out."] if broken else [])]
+        notes = [*items.notes, *([f"{damaged(broken, done)} Damaged pictures are left out."] if broken else [])]
         if gone := sorted(lost - classes.keys()):
             notes.append(f"Classes without a picture that can be read: {', '.join(map(visible, gone[:SHOWN]))}")
         notes += _copies([Shard(folder, one["name"]) for one in writer.shards])

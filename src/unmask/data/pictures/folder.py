@@ -112,7 +112,10 @@ def check_damaged(reasons: Iterable[str], count: int, most: float = MOST_DAMAGED
     """Raises UnmaskError if more than a share `most` of `count` pictures are damaged."""
     reasons = list(reasons)
     if len(reasons) > most * count:
-        raise UnmaskError(f"{damaged(reasons, count)} At most {most:.0%} may be damaged.")
+        raise UnmaskError(
+            f"{damaged(reasons, count)} At most {most:.0%} may be damaged; remove them, "
+            "or build a corpus with a larger --most-damaged."
+        )
 
 
 def held_out(names: Iterable[bytes]) -> np.ndarray:
@@ -146,7 +149,7 @@ class PictureFolder:
                 reasons[path] = str(error)
         check_damaged(reasons.values(), len(paths))
         self.paths = [path for path in paths if path not in reasons]
-        self._left_out = f"{damaged(reasons.values(), len(paths))} They are left out." if reasons else ""
+        self._left_out = f"{damaged(reasons.values(), len(paths))} Damaged pictures are left out." if reasons else ""
         if len(self.paths) < LEAST:
             raise UnmaskError(
                 f"{folder} has {len(self.paths) or 'no'} pictures, but at least {LEAST} are needed: files such as .jpg "

@@ -140,8 +140,8 @@ def _of_folder(folder: Path) -> Items:
     labels = [class_of(path, folder) if not loose else "" for path in found]
     notes = left_out(folder, others, labels if not loose else ())
     if loose and len(loose) < len(found):
-        count, first = plural(len(loose), "picture"), visible(loose[0].name)
-        notes += (f"There are no labels, because {count} of {len(found):,} is outside of all subfolders ({first})",)
+        first = visible(loose[0].name)
+        notes += (f"There are no labels: {len(loose):,} of {len(found):,} pictures are in no subfolder ({first})",)
     return Items(folder, _OfFolder(folder, found, labels), len(found), notes)
 
 
