@@ -36,15 +36,15 @@ Progress = Callable[[str, int, int | None], None]
 class DecodedBatch:
     """Some pictures.
 
-    items    those that could be decoded
+    items    name and label of each that could be decoded
     pixels   of each, [H, W, C] uint8; empty if only their description was asked for
-    shapes   [N, 3] height, width and channels, before any resizing if only described
+    shapes   [N, 3] height, width and channels
     modes    [N] the colour mode of each file
     digests  [N] a hash of each file
     damaged  reason for each that could not be decoded, and its label
     """
 
-    items: list[tuple[str, str, str]] = field(default_factory=list)  # name, place, label
+    items: list[tuple[str, str]] = field(default_factory=list)
     pixels: list[np.ndarray] = field(default_factory=list)
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     modes: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Decode:
                 continue
             if self.side is not None:
                 pixels_HWC = shrink(pixels_HWC, self.side)
-            found.items.append((item.name, item.place, item.label))
+            found.items.append((item.name, item.label))
             found.shapes.append(pixels_HWC.shape)
             found.modes.append(mode)
             found.digests.append(digest)
@@ -194,7 +194,7 @@ def build(
         classes, sizes = Counter[str](), Counter[str]()
         try:
             for found in decoded(items, Decode(side), workers):
-                for (name, _, label), pixels_HWC, digest in zip(found.items, found.pixels, found.digests, strict=True):
+                for (name, label), pixels_HWC, digest in zip(found.items, found.pixels, found.digests, strict=True):
                     writer.add(name, label, pixels_HWC, digest)
                     classes.update([label] if label else [])
                     sizes[size_of(pixels_HWC.shape)] += 1

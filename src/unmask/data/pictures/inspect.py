@@ -56,7 +56,7 @@ def check(items: Items, *, workers: int = 1, progress: Progress | None = None) -
     sizes, modes, classes = Counter[str](), Counter[str](), Counter[str]()
     names, labels, digests, reasons, shorter = list[str](), list[str](), list[bytes](), list[str](), array("I")
     for found in decoded(items, Decode(keep=False), workers):
-        for (name, _, label), shape, mode in zip(found.items, found.shapes, found.modes, strict=True):
+        for (name, label), shape, mode in zip(found.items, found.shapes, found.modes, strict=True):
             names.append(name)
             labels.append(label)
             sizes[size_of(shape)] += 1
