@@ -104,6 +104,14 @@ def encode(name, distilled=None, length=LENGTH, **options):
     return encoded if distilled is None else distilled.prepare(encoded)
 
 
+def packed(encoded, length=LENGTH):
+    return encoded.completed(collate.pack(encoded.examples, length, TOKENIZER.pad))
+
+
+def padded(encoded):
+    return encoded.completed(collate.pad(encoded.examples, TOKENIZER.pad))
+
+
 def gradients(model, total):
     model.zero_grad()
     total.backward()
@@ -168,10 +176,10 @@ def test_losses_and_gradients_are_those_of_a_plain_loop(name, arrange):
     distilled = Distilled(task, teacher, temperature=3.0, weight=0.7)
     encoded = encode(name, distilled)
     if arrange == "pack":
-        batch = collate.pack(encoded.examples, LENGTH * 2, TOKENIZER.pad)
+        batch = packed(encoded, LENGTH * 2)
         assert len(batch.tokens) < len(encoded.examples)
     else:
-        batch = collate.pad(encoded.examples, TOKENIZER.pad)
+        batch = padded(encoded)
     losses = distilled.loss(student, batch)
     assert set(losses) == set(distilled.weights) == {name, "soft"}
     assert {term: loss.count for term, loss in losses.items()} == batch.counts
@@ -193,11 +201,11 @@ def test_packing_changes_nothing(name):
     student = build(task, seed=1)
     encoded = encode(name, distilled)
     with distilled.projecting(student):
-        packed = distilled.loss(student, collate.pack(encoded.examples, 96, TOKENIZER.pad))
-        padded = distilled.loss(student, collate.pad(encoded.examples, TOKENIZER.pad))
+        one = distilled.loss(student, packed(encoded, 96))
+        two = distilled.loss(student, padded(encoded))
         for term in (name, "soft", "hidden"):
-            assert packed[term].count == padded[term].count
-            torch.testing.assert_close(packed[term].sum, padded[term].sum, rtol=1e-4, atol=1e-5)
+            assert one[term].count == two[term].count
+            torch.testing.assert_close(one[term].sum, two[term].sum, rtol=1e-4, atol=1e-5)
 
 
 @every_task
@@ -205,7 +213,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn_from_it(name):
     task = TASKS[name][0]
     student = build(task, seed=1)
     distilled = Distilled(task, copy.deepcopy(student), weight=1.0, hidden=1.0)
-    batch = collate.pack(encode(name, distilled).examples, LENGTH, TOKENIZER.pad)
+    batch = packed(encode(name, distilled))
     assert distilled.weights[name] == 0
     for term in ("soft", "hidden"):
         loss = distilled.loss(student, batch)[term]
@@ -218,10 +226,8 @@ def test_without_weight_the_task_is_alone(name):
     task = TASKS[name][0]
     distilled = Distilled(task, build(task, seed=2), weight=0.0)
     encoded = encode(name)
-    assert [e.targets.keys() for e in distilled.prepare(encoded).examples] == [
-        e.targets.keys() for e in encoded.examples
-    ]
-    batch = collate.pack(encoded.examples, LENGTH, TOKENIZER.pad)
+    assert packed(distilled.prepare(encoded)).targets.keys() == packed(encoded).targets.keys()
+    batch = packed(encoded)
     student = build(task, seed=1)
     found, wanted = distilled.loss(student, batch), task.loss(student, batch)
     assert distilled.weights == task.weights
@@ -239,7 +245,7 @@ def test_at_high_temperatures_the_gradient_no_longer_depends_on_it(name):
     found = []
     for temperature in (100.0, 200.0):
         distilled = Distilled(task, teacher, temperature=temperature)
-        batch = collate.pack(encode(name, distilled).examples, LENGTH, TOKENIZER.pad)
+        batch = packed(encode(name, distilled))
         gradient = gradients(student, distilled.loss(student, batch)["soft"].sum)
         found.append(torch.cat([g.flatten() for g in gradient.values()]))
     assert found[0].norm() > 0.01
@@ -252,7 +258,7 @@ def test_the_temperature_of_a_score_is_of_no_account():
     sums = []
     for temperature in (1.0, 4.0):
         distilled = Distilled(task, teacher, temperature=temperature)
-        batch = collate.pack(encode("regression", distilled).examples, LENGTH, TOKENIZER.pad)
+        batch = packed(encode("regression", distilled))
         sums.append(distilled.loss(student, batch)["soft"].sum)
     assert sums[0] == sums[1]
 
@@ -280,7 +286,7 @@ def test_hidden_states_are_compared_at_every_token(name, dim):
     encoded = encode(name, distilled)
     assert distilled.weights == {name: 0.5, "soft": 0.5, "hidden": 5.0}
     with distilled.projecting(student, seed=4):
-        loss = distilled.loss(student, collate.pack(encoded.examples, LENGTH, TOKENIZER.pad))["hidden"]
+        loss = distilled.loss(student, packed(encoded))["hidden"]
         total, count = torch.zeros(()), 0
         for example in encoded.examples:
             batch = collate.pad([example], TOKENIZER.pad, 1)
@@ -301,7 +307,7 @@ def test_a_projection_is_there_while_it_is_trained_and_never_saved(tmp_path):
     task = TASKS["classification"][0]
     student, teacher = build(task), build(task, dim=48)
     distilled = Distilled(task, teacher, hidden=1.0)
-    batch = collate.pack(encode("classification", distilled).examples, LENGTH, TOKENIZER.pad)
+    batch = packed(encode("classification", distilled))
     before = list(student.state_dict())
     with pytest.raises(UnmaskError, match=r"train the student inside Distilled\.projecting"):
         distilled.loss(student, batch)
@@ -331,7 +337,8 @@ def test_the_engine_takes_every_term(name):
     frozen = {k: p.clone() for k, p in teacher.state_dict().items()}
     distilled = Distilled(task, teacher.train(), hidden=1.0)
     encoded = encode(name, distilled)
-    data = examples.labelled(examples.Groups(encoded.examples, encoded.of_rows), 4, pad=TOKENIZER.pad)
+    groups, collating = examples.Groups(encoded.examples, encoded.of_rows), encoded.collating(TOKENIZER.pad)
+    data = examples.labelled(groups, 4, pad=TOKENIZER.pad, collate=collating)
     with distilled.projecting(student):
         engine = Engine(student, distilled, Optimizer(lr=1e-3), device=torch.device("cpu"), precision="fp32")
         batches, _ = next(data.batches(None))
@@ -348,7 +355,7 @@ def test_the_teacher_answers_without_dropout():
     task = TASKS["classification"][0]
     student, teacher = build(task, seed=1), build(task, seed=2, dropout=0.5)
     distilled = Distilled(task, teacher.train())
-    batch = collate.pack(encode("classification", distilled).examples, LENGTH, TOKENIZER.pad)
+    batch = packed(encode("classification", distilled))
     first, second = (distilled.loss(student, batch)["soft"].sum for _ in range(2))
     assert first == second
 
@@ -397,8 +404,8 @@ def save(folder, task, tokenizer=TOKENIZER, labels=None, model=None):
 def test_a_folder_becomes_a_teacher(name, tmp_path):
     task = TASKS[name][0]
     model = build(task, seed=3)
-    teacher = load_teacher(save(tmp_path, task, model=model), task, TOKENIZER)
-    batch = collate.pack(encode(name).examples, LENGTH, TOKENIZER.pad)
+    teacher, _ = load_teacher(save(tmp_path, task, model=model), task, TOKENIZER)
+    batch = packed(encode(name))
     assert torch.equal(teacher(batch), model(batch))
     assert not teacher.training
 
@@ -476,7 +483,7 @@ def test_rows_that_the_teacher_cannot_read_or_that_were_not_prepared_are_refused
     distilled = Distilled(task, build(task, length=8), hidden=1.0)
     with pytest.raises(UnmaskError, match=r"but the teacher has 8 positions: set --length 8 or less"):
         encode("classification", distilled)
-    batch = collate.pack(encode("classification").examples, LENGTH, TOKENIZER.pad)
+    batch = packed(encode("classification"))
     with pytest.raises(UnmaskError, match=r"no targets for soft, hidden: encode them with Distilled\.prepare"):
         distilled.loss(build(task), batch)
 
@@ -488,7 +495,8 @@ def test_preparing_leaves_the_rows_as_they_were():
         assert type(prepared) is type(encoded)
         assert prepared.rows == encoded.rows
         assert all("soft" not in example.targets for example in encoded.examples)
-        assert all(len(example.targets["hidden"][0]) == len(example.tokens) for example in prepared.examples)
+        places = packed(prepared).targets["hidden"].places
+        assert len(places) == sum(len(example.tokens) for example in prepared.examples)
 
 
 def test_the_config_comes_back_from_json(tmp_path):

@@ -33,12 +33,16 @@ from unmask.models import (
     Transformer,
     TransformerXl,
 )
+from unmask.models.cct import Cct
+from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
+from unmask.models.resnet import ResNet
 from unmask.models.swin import Swin
 from unmask.models.vector_decoder import VectorDecoder
-from unmask.models.vit import Deit, Vit
+from unmask.models.vgg import Vgg
+from unmask.models.vit import Vit
 from unmask.types import Batch, Example, Head
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6
@@ -91,6 +95,9 @@ PICTURES: dict[str, ModelConfig] = {
         decoder_dim=8, decoder_layers=1, decoder_heads=2, decoder_hidden=12,
     ),
     "swin": Swin(size=8, patch=2, dim=8, depths=(2, 2), heads=(2, 2), window=2),
+    "resnet": ResNet(size=8, stem="small", dim=4, widths=(4, 8), depths=(1, 1)),
+    "cct": Cct(size=8, dim=8, layers=2, heads=2, hidden=12, convolutions=2),
+    "vgg": Vgg(size=8, widths=(4, 8), depths=(1, 2)),
 }  # fmt: skip
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

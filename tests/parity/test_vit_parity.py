@@ -16,7 +16,8 @@ from unmask.data import collate
 from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
-from unmask.models.vit import Deit, Vit
+from unmask.models.deit import Deit
+from unmask.models.vit import Vit
 from unmask.types import Batch, Head, Kind
 
 transformers = pytest.importorskip("transformers")
@@ -149,6 +150,10 @@ def test_sizes_that_patches_do_not_divide():
         ("ViTImageProcessor", {"size": {"height": 16, "width": 16}}),
         ("ViTImageProcessor", {"size": {"height": 24, "width": 24}, "resample": 3, "image_mean": [0.1, 0.2, 0.3]}),
         ("DeiTImageProcessor", {"size": {"height": 20, "width": 20}, "crop_size": {"height": 16, "width": 16}}),
+        ("DeiTImageProcessor", {"size": {"shortest_edge": 20}, "crop_size": {"height": 16, "width": 16}}),
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 28}}),
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 15}, "crop_pct": 0.7, "resample": 2}),
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}}),
     ],
 )
 @pytest.mark.parametrize("shape", [(16, 16), (31, 17), (5, 40)])
@@ -176,6 +181,7 @@ def test_pixels_are_those_of_the_processors_of_transformers(name, given, shape, 
         ({"image_mean": [0.5]}, "each of 1 or 3 channels"),
         ({"resample": 9}, "resample must be 0 to 5"),
         ({"summaries": ["WORD"]}, "kinds of places"),
+        ({"size": 224, "crop_pct": 1.5}, "crop_pct = 1.5 must be the share of a side"),
         ({"size": 4, "do_center_crop": True, "crop_size": 8}, "8 pixels cannot be cut out of 4"),
     ],
 )
@@ -191,6 +197,11 @@ def test_places_are_boxes_of_pixels():
     assert processor.describe(picture, 0) is None
     found = [processor.describe(picture, place) for place in (1, 2, 4)]
     assert [(one.begin, one.end) for one in found] == [((0, 0), (4, 8)), ((4, 0), (8, 8)), ((4, 8), (8, 16))]
+    box = replace(processor, size=6, summaries=()).describe(np.zeros((6, 12, 3), np.uint8), 3)
+    assert (box.begin, box.end) == ((8, 4), (12, 6))  # the picture ends within its last patches
+    cut = replace(processor, resize_to=8, ratio=True, summaries=())
+    box = cut.describe(np.zeros((4, 8, 3), np.uint8), 0)
+    assert (box.begin, box.end) == ((2, 0), (4, 2))  # of the middle of 8 x 16
     with pytest.raises(UnmaskError, match="5 places, so there is no place 5"):
         processor.describe(picture, 5)
 

@@ -24,6 +24,7 @@ from unmask.models.albert import Albert
 from unmask.models.bert import Bert
 from unmask.models.elmo import Elmo
 from unmask.models.mobilebert import MobileBert
+from unmask.models.resnet import ResNet
 from unmask.models.transformer import Transformer
 from unmask.serve.predictor import Predictor
 
@@ -84,11 +85,12 @@ def test_layers_that_share_their_weights_are_counted(tmp_path):
         (MobileBert(vocabulary=20, **SIZE, factor=8, bottleneck=16), "num_feedforward_networks", 10**400),
         (Elmo(**ELMO), "highways", 10**9),
         (Elmo(**ELMO), "filters", [1] * 2_001),
+        (ResNet(size=8, dim=1, widths=(1, 1), depths=(1, 1), block="basic"), "depths", [1, 10**9]),
     ],
-    ids=["feedforwards", "highways", "filters"],
+    ids=["feedforwards", "highways", "filters", "depths"],
 )
 def test_whatever_repeats_a_part_is_counted(tmp_path, config, field, asked):
-    huggingface.save(tmp_path, config.build(as_heads({"classification": 2})))
+    huggingface.save(tmp_path, config.build({}))
     (tmp_path / "manifest.json").unlink()
     huggingface.load(tmp_path)
     change(tmp_path, **{field: asked})

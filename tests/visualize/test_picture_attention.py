@@ -12,8 +12,9 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
+from unmask.models.deit import Deit
 from unmask.models.swin import Swin
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.serve.opened import open_model
 from unmask.types import Head
 from unmask.visualize import attention

@@ -384,7 +384,7 @@ def test_the_next_picture_replaces_a_damaged_one(tmp_path):
         picture(i).save(tmp_path / f"{i}.png")
     paths = sorted(tmp_path.iterdir())
     paths[3].write_bytes(paths[3].read_bytes()[:60])
-    source = Pictures(paths, Failures(40))
+    source = Pictures(paths, failures=Failures(40))
     assert np.array_equal(source.read(3), decode(paths[0]))
     assert np.array_equal(pickle.loads(pickle.dumps(source)).read(3), decode(paths[0]))  # noqa: S301
     assert len(source.failures.reasons()) == 1
@@ -392,7 +392,7 @@ def test_the_next_picture_replaces_a_damaged_one(tmp_path):
     temporary = source.failures.path
     del source
     assert not temporary.exists()
-    strict = Pictures(paths, Failures(4))
+    strict = Pictures(paths, failures=Failures(4))
     with pytest.raises(UnmaskError, match=r"1 of 4 pictures cannot be read: .*3\.png .* At most 10% may be damaged"):
         strict.read(3)
 

@@ -21,7 +21,8 @@ from unmask.data.pictures.folder import PictureFolder
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, by_class, of_table
 from unmask.errors import UnmaskError
-from unmask.models.vit import Deit, Vit
+from unmask.models.deit import Deit
+from unmask.models.vit import Vit
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder
 from unmask.objectives.masked_patches import MaskedPatches
 from unmask.runs import recipes

@@ -64,5 +64,6 @@ def test_a_swin_learns_two_colours_and_predicts(squares: Path, tmp_path: Path) -
 def test_hidden_patches_are_refused(squares: Path, tmp_path: Path) -> None:
     page = Swin(size=12, patch=2, dim=16, depths=(2, 2), heads=(2, 4), window=2)
     huggingface.save(tmp_path / "trunk", page.build(seed=0), ImageProcessor(size=12).for_model(page))
-    with pytest.raises(UnmaskError, match="This Swin learns by no listed objective, not masked patches of pictures"):
+    able = "rotations of pictures or orders of tiles of pictures"
+    with pytest.raises(UnmaskError, match=f"This Swin learns {able}, not masked patches of pictures"):
         Pretrain(recipes.find("simmim-tiny").starting_from(tmp_path / "trunk"), [squares], tmp_path / "run")

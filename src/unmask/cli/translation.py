@@ -34,10 +34,11 @@ def add_training(verbs: Any) -> None:
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts, by default on dates: unmask train SYSTEM.",
+        "Train a translation system on pairs of texts (by default on dates), or a classifier of pictures on labelled "
+        "pictures (by default on digits), from new weights: unmask train NAME.",
         fields=True,
     )
-    sub.add_argument("system", nargs="?", help="a name of `unmask systems`")
+    sub.add_argument("system", metavar="NAME", nargs="?", help="a name of `unmask systems`")
     sub.add_argument(
         "--from",
         dest="start",
@@ -47,7 +48,14 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"
     )
-    sub.add_argument("--dev", nargs="+", metavar="FILE", help="pairs for evaluation, in the same forms as --pairs")
+    sub.add_argument(
+        "--data",
+        metavar="FOLDER",
+        help="labelled pictures: a subfolder for each class, a table, or a folder with folders train, dev and test of "
+        "this form",
+    )
+    sub.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
+    sub.add_argument("--test", metavar="FILE", help="labelled pictures that are scored at the end")
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/SYSTEM; required with --from)")
     add_field(sub, "--minutes", "N", "minutes of training; use --steps to set steps instead")
     add_field(sub, "--steps", "N", "optimiser steps")
@@ -88,13 +96,16 @@ def add_answering(verbs: Any) -> None:
 
 
 def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.runs import supervised_recipes
     from unmask.runs.translation import systems
 
-    for name, line in systems.names().items():
+    for name, line in (systems.names() | supervised_recipes.names()).items():
         print(f"{name:20} {line}")
 
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.cli import supervised
+    from unmask.runs import supervised_recipes
     from unmask.runs.report import run_facts
     from unmask.runs.translation import TrainTranslation, origin, systems
     from unmask.runs.translation.config import Vocabulary
@@ -102,11 +113,17 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
 
-    if options.system:
+    if options.system and options.system not in supervised_recipes.names():
         systems.find(options.system)
     if options.system and not options.start:
         options.out = options.out or f"runs/{options.system}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    if (options.system or facts.get("recipe")) in supervised_recipes.names():
+        options.system = options.system or facts["recipe"]
+        supervised.train(options, overrides)
+        return
+    if options.data or options.test:
+        raise UnmaskError("--data and --test are for classifiers of pictures; a translation system takes --pairs.")
     check_run(options.out, facts, {*systems.names(), TUNED})
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,22 @@ from unmask.data.collate import pack
 from unmask.data.loader import TOKENS_AT_ONCE, Collated, Loader, MicroBatches
 from unmask.data.order import Shuffled
 from unmask.types import Batch, Example
+
+Collate = Callable[[list[Any], np.random.Generator], Batch]
+"""Makes a batch of groups of examples; the generator is that of the block, for augmentation."""
+
+
+def lengths_of(examples: Sequence[Example]) -> np.ndarray:
+    """[N] int64: the number of tokens of each example. Examples that are prepared when they are read know it before."""
+    known: np.ndarray | None = getattr(examples, "lengths", None)
+    return np.array([len(example.tokens) for example in examples], np.int64) if known is None else known
+
+
+def take(examples: Sequence[Example], indices: Sequence[int]) -> Sequence[Example]:
+    """The examples with these indices; those that are prepared when they are read stay so."""
+    own = getattr(examples, "take", None)
+    found: Sequence[Example] = [examples[i] for i in indices] if own is None else own(indices)
+    return found
 
 
 class Groups:
@@ -23,7 +40,7 @@ class Groups:
         """groups: slices of the examples of each unit; None: each example is a unit."""
         self.examples = examples
         self.groups = [slice(i, i + 1) for i in range(len(examples))] if groups is None else groups
-        lengths = np.array([len(example.tokens) for example in examples], np.int64)
+        lengths = lengths_of(examples)
         self.cost = np.array([lengths[group].sum() for group in self.groups], np.int64)
 
     def read(self, unit: int) -> Sequence[Example]:
@@ -33,13 +50,15 @@ class Groups:
 
 @dataclass(frozen=True)
 class PackedGroups:
-    """Packs groups of examples into rows of the length of the longest example, rounded up to a multiple of 8."""
+    """Packs groups of examples into rows of the length of the longest example, rounded up to a multiple of 8. Examples
+    of one length, such as pictures, are rows without padding."""
 
     pad: int
 
     def __call__(self, groups: list[Sequence[Example]], rng: np.random.Generator) -> Batch:
         examples = [example for group in groups for example in group]
-        width = -(-max(len(example.tokens) for example in examples) // 8) * 8
+        lengths = [len(example.tokens) for example in examples]
+        width = lengths[0] if len(set(lengths)) == 1 else -(-max(lengths) // 8) * 8
         return pack(examples, width, self.pad)
 
 
@@ -53,13 +72,15 @@ def labelled(
     ranks: int = 1,
     shares: np.ndarray | None = None,
     at_once: int = TOKENS_AT_ONCE,
+    collate: Collate | None = None,
 ) -> Loader:
     """Training steps of `batch_size` groups over all ranks; the last step of an epoch has the rest.
 
     shares   [U] relative frequency with which each group is drawn, with repetition; None: each once an epoch
     at_once  approximate number of tokens of a micro-batch
+    collate  makes the batches; None: groups are packed into rows
 
     Raises UnmaskError if there are too few groups for the ranks.
     """
     order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
-    return Loader(Collated(order, PackedGroups(pad), MicroBatches(source.cost, rank, ranks, at_once)))
+    return Loader(Collated(order, collate or PackedGroups(pad), MicroBatches(source.cost, rank, ranks, at_once)))

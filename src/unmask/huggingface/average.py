@@ -15,7 +15,8 @@ from unmask.huggingface.weights import read_tensors
 def average(folders: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the weights of several checkpoint folders, by name, computed in float64 and returned in their dtype.
 
-    Tensors of integers must be equal in all folders. Raises `UnmaskError` if they are not, if a folder has no weights,
+    A single integer, such as the number of batches that running statistics have seen, becomes the largest. Other
+    tensors of integers must be equal in all folders. Raises `UnmaskError` if they are not, if a folder has no weights,
     and if its names or shapes differ from the first.
     """
     if not folders:
@@ -34,6 +35,8 @@ def average(folders: Sequence[Path]) -> dict[str, Tensor]:
                 )
             if tensor.is_floating_point():
                 sums[name] += tensor
+            elif not tensor.ndim:
+                sums[name] = torch.maximum(sums[name], tensor)
             elif not torch.equal(tensor, first[name]):
                 raise UnmaskError(f"'{name}' holds integers and differs in {folder}: only floats can be averaged.")
     return {

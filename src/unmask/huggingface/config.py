@@ -15,6 +15,7 @@ from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import (
     albert,
     bert,
+    cct,
     convs2s,
     electra,
     elmo,
@@ -24,12 +25,14 @@ from unmask.huggingface.tables import (
     mobilebert,
     pegasus,
     recurrent,
+    resnet,
     seq2seq,
     swin,
     t5,
     transformer,
     transformer_xl,
     vector_decoder,
+    vgg,
     vit,
 )
 from unmask.models.heads import asked_of
@@ -60,6 +63,10 @@ TABLES: dict[str, Table[Any]] = {
         vit.DEIT,
         mae.MAE,
         swin.SWIN,
+        resnet.RESNET,
+        resnet.SMALL_STEM,
+        vgg.VGG,
+        cct.CCT,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,

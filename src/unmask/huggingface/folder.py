@@ -346,14 +346,14 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
 
 
 def export(model: Model) -> dict[str, Tensor]:
-    """The model's parameters as a folder stores them, under their Hugging Face names.
+    """The model's parameters and buffers as a folder stores them, under their Hugging Face names.
 
     Raises UnmaskError for a parameter that no rule names, and for a model with adapters: its weights alone would give
     other outputs.
     """
     if adapters(model):
         raise UnmaskError("The model has adapters: merge them into its weights with unmask.runs.transfer.merged.")
-    table, parameters = _table(model), model.own_parameters()
+    table, parameters = _table(model), model.own_tensors()
     tensors = fold(table, {theirs: parameters[ours].detach() for ours, theirs in _full_names(model, table).items()})
     for part in table.parts:
         tensors = part.store(model.config, tensors)
@@ -367,8 +367,8 @@ def _copies(table: Table[Any], tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def names(model: Model) -> dict[str, str]:
-    """Name of each parameter in unmask -> its Hugging Face name; a parameter that a folder concatenates with others has
-    the name of a submodule (`c_attn.query`). Raises UnmaskError for a parameter that no rule names."""
+    """Name of each parameter and buffer in unmask -> its Hugging Face name; one that a folder concatenates with others
+    has the name of a submodule (`c_attn.query`). Raises UnmaskError for a parameter that no rule names."""
     table = _table(model)
     return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
 
@@ -388,7 +388,7 @@ def _full_names(model: Model, table: Table[Any]) -> dict[str, str]:
         raise unknown(f"entry in the table of '{table.model_type}' for the head", head, table.heads)
     rules = rules_of(table, list(model.heads), pooler=model.pooler is not None)
     found: dict[str, str] = {}
-    for ours in model.own_parameters():
+    for ours in model.own_tensors():
         theirs = rename(ours, rules, 0)
         if theirs is None:
             raise UnmaskError(f"The table of '{table.model_type}' has no name for the parameter '{ours}'.")

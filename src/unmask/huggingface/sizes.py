@@ -22,7 +22,16 @@ M = TypeVar("M", bound=nn.Module)
 
 TIMES, BESIDE = 4, 1 << 26  # a model may have TIMES as many numbers as its weights, and BESIDE more for new heads
 MOST = 2_000  # the most layers, blocks or heads in one field or list, with shared weights or not
-REPEATED = ("layers", "blocks", "heads", "groups", "stacks", "feedforwards", "highways")  # ends of such field names
+REPEATED = (
+    "layers",
+    "blocks",
+    "heads",
+    "groups",
+    "stacks",
+    "feedforwards",
+    "highways",
+    "depths",
+)  # ends of such fields
 
 WRONG = (UnmaskError, RuntimeError, MemoryError, ValueError, TypeError, AssertionError, ArithmeticError, LookupError)
 
@@ -38,8 +47,10 @@ def build(make: Callable[[], M], config: Mapping[str, Any], weights: Iterable[Te
     """
     place = folder / "config.json"
     for name, value in flatten(config).items():
-        asked = len(value) if isinstance(value, list | tuple) else value if name.endswith(REPEATED) else 0
-        if isinstance(asked, int) and asked > MOST:
+        several = isinstance(value, list | tuple)
+        numbers = [*(value if several else [value])] if name.endswith(REPEATED) else []
+        asked = max((n for n in (len(value) if several else 0, *numbers) if isinstance(n, int)), default=0)
+        if asked > MOST:
             raise UnmaskError(f"{place} asks for {asked:,} {name}; the limit is {MOST:,}.")
     held = sum(x.numel() for x in weights)
     try:

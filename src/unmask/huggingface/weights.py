@@ -254,7 +254,7 @@ def fill(
     keys of one parameter with different values, and missing weights of the trunk.
     """
     rules = rules_of(table, [head for head in model.heads if head in keep], pooler=model.pooler is not None)
-    parameters = model.own_parameters()
+    parameters = model.own_tensors()
     filled: dict[str, str] = {}
     dropped: set[str] = set()
     for key, tensor in tensors.items():
@@ -265,7 +265,7 @@ def fill(
             continue
         if ours is None or ours not in parameters:
             raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
-        if not tensor.is_floating_point():
+        if tensor.is_floating_point() != parameters[ours].is_floating_point():
             raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} values; quantised weights are not supported.")
         if parameters[ours].shape != tensor.shape:
             if ours.startswith("heads.") and _may_lack(table, ours):

@@ -3,7 +3,9 @@
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.causal import CausalModel
+from unmask.models.cct import Cct
 from unmask.models.convs2s import ConvS2S
+from unmask.models.deit import Deit
 from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
 from unmask.models.encoder_decoder import EncoderDecoder
@@ -12,13 +14,15 @@ from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.stack_model import StackModel
 from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
-from unmask.models.vit import Deit, Vit
+from unmask.models.vgg import Vgg
+from unmask.models.vit import Vit
 from unmask.models.writer import State, Writer
 
 __all__ = [
@@ -26,6 +30,7 @@ __all__ = [
     "Albert",
     "Bert",
     "CausalModel",
+    "Cct",
     "ConvS2S",
     "Deit",
     "Discriminator",
@@ -38,6 +43,7 @@ __all__ = [
     "MobileBert",
     "Model",
     "RecurrentNetwork",
+    "ResNet",
     "Roberta",
     "Seq2Seq",
     "StackModel",
@@ -45,6 +51,7 @@ __all__ = [
     "Swin",
     "Transformer",
     "TransformerXl",
+    "Vgg",
     "Vit",
     "Writer",
 ]

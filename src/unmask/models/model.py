@@ -14,7 +14,7 @@ from unmask.errors import UnmaskError
 from unmask.models.heads import asked_of
 from unmask.models.model_config import ModelConfig
 from unmask.models.writer import State
-from unmask.nn import Logits, Stack, Token, logits_of
+from unmask.nn import Logits, Stack, Token, logits_of, stored
 from unmask.types import Batch
 
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ class Model(nn.Module, ABC):
         """Hidden states [B, T, D] of `batch.tokens`. Raises UnmaskError for rows longer than the positions."""
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """Outputs [M, C] of the head `name` at places of the flattened rows.
+        """Outputs [M, C] of the head `name`, which runs at these places of the flattened rows only.
 
         batch  the rows that the hidden states belong to; heads for sequences may need their layout (`summary`)
-
-        The head runs at these places only: masked language modelling needs it at 15 % of the tokens.
         """
-        answers_MC: Tensor = self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
-        return answers_MC
+        return self.heads[name](self.head_inputs(name, hidden_BTD, places_M, batch))
+
+    def answers_apart(
+        self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None
+    ) -> tuple[Tensor, Tensor] | None:
+        """The outputs [M, C] for the labels and for a teacher, where a head has both; None: it has one for both."""
+        return None
 
     def logits(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor | Logits:
         """As `answer`, but a final product over the vocabulary is left to the loss (`nn.Logits`)."""
@@ -95,8 +98,7 @@ class Model(nn.Module, ABC):
 
     @property
     def stacks(self) -> Mapping[str, nn.Module]:
-        """The stacks of layers by name: in an "encoder" a token sees all others, in a "decoder" only those before
-        it."""
+        """The stacks of layers by name: a token sees all others in an "encoder", and those before it in a "decoder"."""
         return {}
 
     @property
@@ -122,10 +124,8 @@ class Model(nn.Module, ABC):
         return None
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
-        """The input of the first layer and the output of each layer, L + 1 tensors [B, T, D].
-
-        Raises UnmaskError for a model whose layers are not blocks.
-        """
+        """The input of the first layer and the output of each layer, L + 1 tensors [B, T, D]. Raises UnmaskError for a
+        model whose layers are not blocks."""
         raise UnmaskError("Only a Transformer or an ELMo has hidden states of layers to show; this model is neither.")
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
@@ -180,6 +180,10 @@ class Model(nn.Module, ABC):
     def own_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters by name, tied ones under their first name only, without those of auxiliary models."""
         return {name: p for name, p in self.named_parameters() if name.partition(".")[0] not in self.auxiliary}
+
+    def own_tensors(self) -> dict[str, Tensor]:
+        """What a folder stores: the own parameters, and buffers such as running statistics."""
+        return {name: x for name, x in stored(self).items() if name.partition(".")[0] not in self.auxiliary}
 
     @property
     def positions(self) -> int | None:

@@ -61,6 +61,7 @@ class ModelConfig(Config, ABC):
         generator        an auxiliary masked language model fills in the masked tokens of its input
         pictures         the model reads patches of pictures
         masked patches   the model has a vector for masked patches, and a state for each patch
+        patch states     each patch of a picture has a hidden state, at the place of the patch
         projections      the model has a projection head on its class token
         pixel decoder    an auxiliary decoder restores pictures from visible patches (`Mae`)
         """

@@ -1,8 +1,4 @@
-"""ViT: a Transformer over patches of a picture (Dosovitskiy et al. 2021). DeiT: ViT with a token that learns the
-teacher's prediction (Touvron et al. 2021).
-
-Shapes: M pictures, D width, C classes.
-"""
+"""ViT: a Transformer over patches of a picture (Dosovitskiy et al. 2021)."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from unmask.errors import UnmaskError
 from unmask.models.heads import head_of
@@ -33,7 +29,7 @@ from unmask.nn import (
     Stack,
     truncated_normal,
 )
-from unmask.types import Batch, Head, Kind
+from unmask.types import Head, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +41,7 @@ class Vit(ModelConfig):
     dim         D, width of the hidden states      layers  number of blocks
     heads       H, attention heads of each         hidden  width inside the feed-forward
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
+    drop_path   rate of stochastic depth in the last block; it grows linearly from 0 in the first
     hides       whether it has a vector for masked patches, which pre-training with masked patches needs
     std         of the initialisation
     vocabulary, length, padding  follow from the others: no vocabulary, and one place for each patch and summary token
@@ -62,6 +59,7 @@ class Vit(ModelConfig):
     activation: ActivationName = "gelu"
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    drop_path: float = 0.0
     eps: float = 1e-12
     std: float = 0.02
     hides: bool = False
@@ -77,6 +75,8 @@ class Vit(ModelConfig):
                 f"A picture of {self.size} pixels cannot be cut into patches of {self.patch}: choose a size that the "
                 "patch divides."
             )
+        if not 0 <= self.drop_path < 1:
+            raise UnmaskError(f"drop_path must be at least 0 and less than 1, not {self.drop_path}.")
         object.__setattr__(self, "length", self.grid**2 + len(self.summaries))
 
     @property
@@ -86,7 +86,7 @@ class Vit(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures", "masked patches", "projections"})
+        return frozenset({"pictures", "masked patches", "patch states", "projections"})
 
     @property
     def width(self) -> int:
@@ -99,18 +99,23 @@ class Vit(ModelConfig):
         position = Learned(self.grid**2 + len(self.summaries), self.dim)
         return Embedding(Places(patches, self.dim, kinds), position=position, dropout=self.dropout)
 
-    def block(self) -> Block:
+    def block(self, drop_path: float = 0.0) -> Block:
         """z' = MSA(LN(z)) + z; MLP(LN(z')) + z' (equations 2 and 3)."""
         attention = Attention(self.dim, self.heads, dropout=self.attention_dropout)
         feedforward = FeedForward(self.dim, self.hidden, ACTIVATIONS[self.activation])
         return Block(
-            Residual(attention, before=nn.LayerNorm(self.dim, self.eps), dropout=self.dropout),
-            Residual(feedforward, before=nn.LayerNorm(self.dim, self.eps), dropout=self.dropout),
+            self._residual(attention, drop_path),
+            self._residual(feedforward, drop_path),
         )
+
+    def _residual(self, f: nn.Module, drop_path: float) -> Residual:
+        norm = nn.LayerNorm(self.dim, self.eps)
+        return Residual(f, before=norm, dropout=self.dropout, drop_path=drop_path)
 
     def stack(self) -> Stack:
         """The blocks, and a norm of their output (equation 4)."""
-        return Stack([self.block() for _ in range(self.layers)], norm=nn.LayerNorm(self.dim, self.eps))
+        rates = [self.drop_path * i / max(self.layers - 1, 1) for i in range(self.layers)]
+        return Stack([self.block(rate) for rate in rates], norm=nn.LayerNorm(self.dim, self.eps))
 
     def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.dim, head.outputs)
@@ -143,43 +148,6 @@ class Vit(ModelConfig):
                 for name, vector_D in part.kinds.items():
                     if name != Kind.MASK.name:
                         nn.init.trunc_normal_(vector_D, std=self.std, generator=generator)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deit(Vit):
-    """DeiT (Touvron et al. 2021, section 4): a second summary token, the distillation token, learns the teacher's
-    prediction. The logits are the mean of those of both tokens."""
-
-    summaries: ClassVar[tuple[Kind, ...]] = (Kind.CLS, Kind.DISTILL)
-
-    def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
-        return TwoHeads(Classifier(self.dim, head.outputs), Classifier(self.dim, head.outputs))
-
-    def assemble(self, pooler: nn.Module | None, heads: Mapping[str, nn.Module]) -> Model:
-        return DeitModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
-
-
-class TwoHeads(nn.Module):
-    """The mean of the logits of the class token and of the distillation token (section 4)."""
-
-    def __init__(self, label: Classifier, teacher: Classifier):
-        super().__init__()
-        self.label, self.teacher = label, teacher
-
-    def forward(self, both_M2D: Tensor) -> Tensor:
-        """[M, 2, D] -> [M, C]."""
-        return (self.label(both_M2D[:, 0]) + self.teacher(both_M2D[:, 1])) / 2
-
-
-class DeitModel(StackModel):
-    """A ViT whose summaries are the first two places of a picture."""
-
-    def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
-        """Heads for pictures read the class token and the distillation token after it, [M, 2, D]."""
-        if not isinstance(self.heads[name], TwoHeads):
-            return super().head_inputs(name, hidden_BTD, places_M, batch)
-        rows_ND = hidden_BTD.flatten(0, 1)
-        return torch.stack([rows_ND[places_M], rows_ND[places_M + 1]], 1)
 
 
 SIZES: dict[str, dict[str, int]] = {

@@ -13,6 +13,7 @@ from unmask.nn.block import (
     Residual,
     Stack,
 )
+from unmask.nn.buffers import stored
 from unmask.nn.cache import BlockCache, Cache, KeyValues
 from unmask.nn.character_cnn import CharacterCNN, Highway
 from unmask.nn.convolution import (
@@ -35,7 +36,7 @@ from unmask.nn.convolutional_stacks import (
     normalised_linear,
 )
 from unmask.nn.crf import LinearChainCRF
-from unmask.nn.dropout import Dropout
+from unmask.nn.dropout import Dropout, DropPath
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
@@ -94,6 +95,7 @@ __all__ = [
     "CrossMask",
     "DilatedStack",
     "DotAttention",
+    "DropPath",
     "Dropout",
     "Embedding",
     "FeedForward",
@@ -146,6 +148,7 @@ __all__ = [
     "normalised_linear",
     "record_attention",
     "scaled_sum",
+    "stored",
     "truncated_normal",
     "weight_norm",
     "xavier_gates",

@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.kernels.linear import Linear, joint
 from unmask.nn.attention import Attention
 from unmask.nn.cache import BlockCache, Cache, KeyValues
-from unmask.nn.dropout import Dropout
+from unmask.nn.dropout import Dropout, DropPath
 from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.position import Position
 
@@ -121,15 +121,24 @@ GELU approximated with tanh; "gated-gelu_python" has exact GELU."""
 
 
 class Residual(nn.Module):
-    """after(x + dropout(f(before(x)))). Pre-norm fills `before`, post-norm fills `after`, a sandwich fills both."""
+    """after(x + dropout(f(before(x)))). Pre-norm fills `before`, post-norm fills `after`, a sandwich fills both.
+
+    drop_path  rate of stochastic depth: in training, the share of the rows for which f counts as 0
+    """
 
     def __init__(
-        self, f: nn.Module, *, before: nn.Module | None = None, after: nn.Module | None = None, dropout: float = 0.0
+        self,
+        f: nn.Module,
+        *,
+        before: nn.Module | None = None,
+        after: nn.Module | None = None,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
     ):
         super().__init__()
         self.f = f
         self.before, self.after = before or nn.Identity(), after or nn.Identity()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Sequential(Dropout(dropout), DropPath(drop_path)) if drop_path else Dropout(dropout)
 
     def forward(self, x_BTD: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """[B, T, D] -> [B, T, D]; further arguments are passed to `f`."""

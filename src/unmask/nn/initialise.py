@@ -22,6 +22,21 @@ def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -
             nn.init.zeros_(module.bias)
 
 
+def rectified_normal(model: nn.Module, generator: torch.Generator) -> None:
+    """Convolutions from a normal with variance 2 / (outputs of a filter), for layers with ReLU (He et al. 2015, section
+    2.2, backward form); linear layers from a uniform in +- 1 / sqrt(inputs); biases 0; norms and their running
+    statistics as new."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu", generator=generator)
+        elif isinstance(module, nn.Linear):
+            nn.init.kaiming_uniform_(module.weight, a=5**0.5, generator=generator)
+        elif isinstance(module, nn.BatchNorm2d):
+            module.reset_parameters()
+        if isinstance(module, (nn.Conv2d, nn.Linear)) and module.bias is not None:
+            nn.init.zeros_(module.bias)
+
+
 def xavier_gates(network: Recurrent, generator: torch.Generator) -> None:
     """Xavier's uniform for the matrices of each gate, and biases 0, except 1 for the forget gate of an LSTM, so that it
     keeps its state from the start (Gers et al. 2000; Jozefowicz et al. 2015)."""

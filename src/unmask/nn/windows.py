@@ -129,7 +129,7 @@ class StochasticDepth(nn.Module):
 
 
 class Stages(nn.Module):
-    """A sequence of stages, each with blocks and then patch merging, and a norm at the end."""
+    """A sequence of stages, each with blocks and then a layer that merges places, and a norm at the end."""
 
     def __init__(self, stages: Sequence[nn.Module], norm: nn.Module):
         super().__init__()

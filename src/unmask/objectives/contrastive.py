@@ -36,7 +36,41 @@ from unmask.types import Batch, Head, Kind, Loss, Target
 UNBLURRED = 32  # pixels of a side up to which pictures are not blurred (appendix B.9)
 
 
-class Contrastive(PictureObjective):
+class PairedViews(PictureObjective):
+    """Two views of a picture are neighbouring rows, which are compared with the rows of the other pictures of the
+    micro-batch. A subclass makes the views (`views`) and scores them."""
+
+    def views(self, picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Two views of a picture [H, W, C] uint8, each [H', W', C] uint8."""
+        raise NotImplementedError(f"{type(self).__name__} makes no views of pictures.")
+
+    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
+        """Views of held-out pictures, the same at every call. A picture that would be alone in its batch is left out,
+        because it has no negatives. Raises UnmaskError for an odd number of rows."""
+        if rows % 2:
+            raise UnmaskError(f"A micro-batch of {rows} rows separates the two views of a picture: use an even number.")
+        source, rng = self.source(splits), np.random.default_rng(0)
+        pictures = [source.read(unit) for unit in range(min(max(limit_rows // 2, 1), len(source.cost)))]
+        batches = (pictures[i : i + rows // 2] for i in range(0, len(pictures), rows // 2))
+        return [self.rows(batch, rng) for batch in batches if len(batch) > 1]
+
+    def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
+        """Two neighbouring rows of each picture; the target at the class token says which view it is, 0 or 1."""
+        views = [view for one in pictures for view in self.views(one, rng)]
+        batch = collate.pad([self.processor.example(one) for one in views], Kind.PADDING, multiple=1)
+        rows_N = torch.arange(len(views))
+        return batch.with_targets(**{self.name: Target(rows_N * batch.tokens.shape[1], rows_N % 2)})
+
+    def places(self, batch: Batch) -> Tensor:
+        """[N] places of the class tokens, of both views of each picture in turn. Raises UnmaskError for a micro-batch
+        that separates them."""
+        target = batch.targets[self.name]
+        if len(target.values) % 2 or target.values[::2].any() or not target.values[1::2].all():
+            raise UnmaskError("The micro-batch separates the two views of a picture: use an even number of rows.")
+        return target.places
+
+
+class Contrastive(PairedViews):
     """Each view must find the other view of its picture among all other views of the micro-batch (equation 1).
 
     temperature  that cosine similarities are divided by
@@ -71,29 +105,13 @@ class Contrastive(PictureObjective):
         blur = Maybe(GaussianBlur(), 0.5 if processor.size > UNBLURRED else 0.0)
         self.augment = compose(crops, HorizontalFlip(), Maybe(jitter, 0.8), RandomGrey(0.2), blur)
 
-    def evaluation_rows(self, splits: Sequence[Pictures], *, length: int, rows: int, limit_rows: int) -> list[Batch]:
-        """Views of held-out pictures, the same at every call. A picture that would be alone in its batch is left out,
-        because it has no negatives. Raises UnmaskError for an odd number of rows."""
-        if rows % 2:
-            raise UnmaskError(f"A micro-batch of {rows} rows separates the two views of a picture: use an even number.")
-        source, rng = self.source(splits), np.random.default_rng(0)
-        pictures = [source.read(unit) for unit in range(min(max(limit_rows // 2, 1), len(source.cost)))]
-        batches = (pictures[i : i + rows // 2] for i in range(0, len(pictures), rows // 2))
-        return [self.rows(batch, rng) for batch in batches if len(batch) > 1]
-
-    def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
-        """Two neighbouring rows of each picture; the target at the class token says which view it is, 0 or 1."""
-        views = [self.augment(one, rng) for one in pictures for _ in range(2)]
-        batch = collate.pad([self.processor.example(one) for one in views], Kind.PADDING, multiple=1)
-        rows_N = torch.arange(len(views))
-        return batch.with_targets(**{self.name: Target(rows_N * batch.tokens.shape[1], rows_N % 2)})
+    def views(self, picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """The picture, augmented twice."""
+        return self.augment(picture, rng), self.augment(picture, rng)
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """NT-Xent summed over views, in nats; `correct` counts the views whose nearest neighbour is the other view."""
-        target = batch.targets[self.name]
-        if len(target.values) % 2 or target.values[::2].any() or not target.values[1::2].all():
-            raise UnmaskError("The micro-batch separates the two views of a picture: use an even number of rows.")
-        projected_NP = model.answer(self.name, hidden_BTD, target.places, batch)
+        projected_NP = model.answer(self.name, hidden_BTD, self.places(batch), batch)
         with exactly(hidden_BTD):
             return nt_xent(projected_NP.float(), self.temperature)
 

@@ -15,19 +15,24 @@ from unmask.models.model import ModelConfig
 from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
 from unmask.objectives.causal import CausalLMConfig
+from unmask.objectives.colourisation import ColourisationConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import ContrastiveConfig
+from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
 from unmask.objectives.distillation import WithTeacher
+from unmask.objectives.jigsaw import JigsawConfig
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
 from unmask.objectives.replaced_token import ReplacedTokenConfig
+from unmask.objectives.rotation import RotationConfig
 from unmask.objectives.segments import SegmentLMConfig
 from unmask.objectives.sentence_order import SentenceOrderConfig
 from unmask.objectives.sentence_pair import Sentences, SingleRuns
 from unmask.objectives.span_corruption import SpanCorruptionConfig
+from unmask.objectives.super_resolution import SuperResolutionConfig
 
 Kind = type[ObjectiveConfig]
 
@@ -44,6 +49,11 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedPatchesConfig,
     MaskedAutoencoderConfig,
     ContrastiveConfig,
+    ContrastiveMultiviewConfig,
+    ColourisationConfig,
+    SuperResolutionConfig,
+    RotationConfig,
+    JigsawConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

@@ -119,7 +119,7 @@ class Predictor(Answering):
         self._check(rows)
         assert self.task is not None
         encoded = self.task.encode(rows, self.processor, self.length)
-        return [sum(len(example.tokens) for example in encoded.examples[own]) for own in encoded.of_rows]
+        return [int(encoded.lengths[own].sum()) for own in encoded.of_rows]
 
     def _check(self, rows: Sequence[Row]) -> None:
         """Raises UnmaskError for rows that the task does not read."""

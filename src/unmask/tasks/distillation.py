@@ -5,13 +5,14 @@ Shapes: B rows, T tokens of a row, M places, C outputs, N sequences, D width of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unmask import huggingface
@@ -24,7 +25,7 @@ from unmask.nn import Classifier
 from unmask.objectives.distillation import HIDDEN, SOFT, check
 from unmask.objectives.objective import Objective
 from unmask.tasks.task import Encoded, Task, evaluating
-from unmask.types import Batch, Example, Loss
+from unmask.types import Batch, Loss, Target
 
 PROJECTION = "distill"
 """The head that projects the student's hidden states to the width of the teacher's during training."""
@@ -38,12 +39,14 @@ class Distillation(Config):
     temperature  that softens the predictions of both models; above 1, less likely classes count for more
     weight       of the teacher's predictions, from 0 to 1; the labels have the rest. 1 needs no true labels
     hidden       weight of the difference between the last hidden states
+    hard         learn the teacher's most likely class instead of its probabilities (Touvron et al. 2021, section 4)
     """
 
     teacher: Path | None = None
     temperature: float = 2.0
     weight: float = 0.5
     hidden: float = 0.0
+    hard: bool = False
 
     def check(self) -> None:
         """Raises UnmaskError for a field that is set but has no effect without a teacher."""
@@ -61,13 +64,16 @@ class Distilled(Objective):
     soft    with `weight`: T^2 KL(teacher || student), both softened by the temperature T, at the places of the task's
             targets. The distributions are over the classes of a text or word, yes and no for each of several labels,
             the tokens of a window for the begin and the end of an answer, or the choices of a row. For a score, the
-            squared error
+            squared error. With `hard`, the cross-entropy with the teacher's most likely class
     hidden  with the weight `hidden`: mean squared error of the last hidden states of every token (Jiao et al. 2020,
             "TinyBERT", equation 8)
 
     task     the task, which gives the scores of the student; not a sentence embedding, and not with a CRF
-    teacher  a model with the same head, labels and tokenizer (`load_teacher`). It runs in evaluation mode, without
-             gradients; it moves to the student's device and is never saved
+    teacher  a model with the same head and labels (`load_teacher`). It runs in evaluation mode, without gradients; it
+             moves to the student's device and is never saved
+    view     a batch of the student -> the batch that the teacher reads (`Task.for_teacher`); None: the same
+
+    A student with separate outputs for the labels and for the teacher, such as DeiT, learns each from its own term.
 
     Training rows go through `prepare`; if `hidden` is above 0, the model is trained inside `projecting`. Each term runs
     the student's head, so the dropout before it is drawn for each term. A term of weight 0 is left out, except that of
@@ -77,11 +83,22 @@ class Distilled(Objective):
     """
 
     def __init__(
-        self, task: Task, teacher: Model, *, temperature: float = 2.0, weight: float = 0.5, hidden: float = 0.0
+        self,
+        task: Task,
+        teacher: Model,
+        *,
+        view: Callable[[Batch], Batch] | None = None,
+        temperature: float = 2.0,
+        weight: float = 0.5,
+        hidden: float = 0.0,
+        hard: bool = False,
     ) -> None:
         task.check_teachable()
         check(temperature, weight, hidden)
-        self.task, self.teacher, self.temperature = task, teacher, temperature
+        if hard and temperature != Distillation().temperature:
+            raise UnmaskError("--temperature softens probabilities, which --hard does not use: leave one of them out.")
+        self.task, self.teacher, self.temperature, self.hard = task, teacher, temperature, hard
+        self.view = view
         self.name, self.heads = task.name, task.heads
         terms = {SOFT: float(weight), HIDDEN: float(hidden)}
         self._weights = {task.name: 1.0 - weight, **{name: w for name, w in terms.items() if w > 0}}
@@ -91,27 +108,29 @@ class Distilled(Objective):
         return self._weights
 
     def prepare(self, encoded: Encoded) -> Encoded:
-        """The same rows with targets for the teacher's terms: at the task's targets, and at every token.
+        """The same rows, whose batches get targets for the teacher's terms (`with_targets`).
 
         Raises UnmaskError for a row that is longer than the teacher's positions.
         """
-        longest = max((len(example.tokens) for example in encoded.examples), default=0)
+        longest = int(encoded.lengths.max(initial=0))
         positions = self.teacher.positions
-        if positions is not None and longest > positions:
+        if self.view is None and positions is not None and longest > positions:
             raise UnmaskError(
                 f"The rows have up to {longest} tokens, but the teacher has {positions} positions: set --length "
                 f"{positions} or less, or take another teacher."
             )
-        return replace(encoded, examples=[self._with_targets(example) for example in encoded.examples])
+        return replace(encoded, targets=self.with_targets)
 
-    def _with_targets(self, example: Example) -> Example:
-        targets = dict(example.targets)
-        if SOFT in self.weights and self.task.name in targets:
-            targets[SOFT] = targets[self.task.name]
+    def with_targets(self, batch: Batch) -> Batch:
+        """The batch with targets for the teacher's terms: at the task's targets, and at every token."""
+        targets: dict[str, Target] = {}
+        if SOFT in self.weights and self.task.name in batch.targets:
+            targets[SOFT] = batch.targets[self.task.name]
         if HIDDEN in self.weights:
-            count = len(example.tokens)
-            targets[HIDDEN] = (np.arange(count), np.zeros(count, np.int64))
-        return replace(example, targets=targets)
+            real = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+            places_M = real.flatten().nonzero().squeeze(-1)
+            targets[HIDDEN] = Target(places_M, torch.zeros_like(places_M))
+        return batch.with_targets(**targets)
 
     @contextmanager
     def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
@@ -138,28 +157,41 @@ class Distilled(Objective):
         if missing:
             raise UnmaskError(f"The rows have no targets for {', '.join(missing)}: encode them with Distilled.prepare.")
         hidden_BTD = model(batch)
-        losses = {self.task.name: self.task.score(model, hidden_BTD, batch)}
+        name, places_M = self.task.name, self.task.places(batch)
+        apart = model.answers_apart(name, hidden_BTD, places_M, batch)
+        if apart is None:
+            losses = {name: self.task.score(model, hidden_BTD, batch)}
+        else:
+            losses = {name: self.task.of_answers(apart[0], batch.targets[name].values)}
         if len(self.weights) == 1:
             return losses
         if self.teacher.device != hidden_BTD.device:
             self.teacher.to(hidden_BTD.device)
+        seen = batch if self.view is None else self.view(batch)
         with evaluating(self.teacher):
-            teacher_BTE = self.teacher(batch)
+            teacher_BTE = self.teacher(seen)
         if SOFT in self.weights:
-            losses[SOFT] = Loss(self._soft(model, hidden_BTD, teacher_BTE, batch), losses[self.task.name].count)
+            student_MC = model.answer(name, hidden_BTD, places_M, batch) if apart is None else apart[1]
+            with evaluating(self.teacher):
+                teacher_MC = self.teacher.answer(name, teacher_BTE, self.task.places(seen), seen).float()
+            losses[SOFT] = Loss(self._soft(student_MC.float(), teacher_MC, batch), losses[name].count)
         if HIDDEN in self.weights:
             losses[HIDDEN] = self._hidden(model, hidden_BTD, teacher_BTE, batch)
         return losses
 
-    def _soft(self, model: Model, hidden_BTD: Tensor, teacher_BTE: Tensor, batch: Batch) -> Tensor:
-        places_M = self.task.places(batch)
-        student_MC = model.answer(self.task.name, hidden_BTD, places_M, batch).float()
-        with evaluating(self.teacher):
-            teacher_MC = self.teacher.answer(self.task.name, teacher_BTE, places_M, batch).float()
-        return self.task.divergence(student_MC, teacher_MC, batch, self.temperature)
+    def _soft(self, student_MC: Tensor, teacher_MC: Tensor, batch: Batch) -> Tensor:
+        if not self.hard:
+            return self.task.divergence(student_MC, teacher_MC, batch, self.temperature)
+        log_p_MC = self.task.log_probabilities(student_MC, batch)
+        return F.nll_loss(log_p_MC, teacher_MC.argmax(-1), reduction="sum")
 
     def _hidden(self, model: Model, hidden_BTD: Tensor, teacher_BTE: Tensor, batch: Batch) -> Loss:
         places_M = batch.targets[HIDDEN].places
+        if teacher_BTE.shape[:2] != hidden_BTD.shape[:2]:
+            raise UnmaskError(
+                f"The student has {hidden_BTD.shape[1]} states for a row and the teacher {teacher_BTE.shape[1]}: leave "
+                "--distillation.hidden out, or take a teacher with the same places."
+            )
         if PROJECTION in model.heads:
             student_ME = model.answer(PROJECTION, hidden_BTD, places_M)
         elif hidden_BTD.shape[-1] == teacher_BTE.shape[-1]:
@@ -173,21 +205,25 @@ class Distilled(Objective):
         return Loss(errors_ME.square().mean(-1).sum(), len(places_M))
 
 
-def load_teacher(folder: Path | str, task: Task, processor: Processor[Any]) -> Model:
-    """The model of a folder, as the teacher of a student with this processor and this task.
+def load_teacher(
+    folder: Path | str, task: Task, processor: Processor[Any]
+) -> tuple[Model, Callable[[Batch], Batch] | None]:
+    """The model of a folder, as the teacher of a student with this processor and this task, and how a batch of the
+    student becomes one of the teacher (`Task.for_teacher`).
 
     Raises UnmaskError as `check_teacher` does, and for a folder that cannot be read.
     """
     teacher = huggingface.load(folder, huggingface.SINGLE_STACK)
-    check_teacher(teacher, processor, task, place=folder)
-    return teacher.model
+    return teacher.model, check_teacher(teacher, processor, task, place=folder)
 
 
 def check_teacher(
     teacher: Loaded, student: Loaded | Processor[Any], task: Task, *, place: object = "The teacher"
-) -> None:
-    """Raises UnmaskError for a teacher without the task's head, with another tokenizer than the student, or with other
-    labels than the task.
+) -> Callable[[Batch], Batch] | None:
+    """How a batch of the student becomes one of the teacher; None: it is the same.
+
+    Raises UnmaskError for a teacher without the task's head, with a processor that cannot read the student's items, or
+    with other labels than the task.
 
     student  the student's folder, or its processor
     place    name of the teacher in messages
@@ -200,16 +236,13 @@ def check_teacher(
             "first, without a CRF."
         )
     processor = task.processor_of(student, "The student") if isinstance(student, Loaded) else student
-    if task.processor_of(teacher, place).fingerprint != processor.fingerprint:
-        raise UnmaskError(
-            f"{place} has another tokenizer than the student, so it cannot read the same tokens: start the student "
-            "from a model with the teacher's tokenizer, or fine-tune a teacher that has the student's."
-        )
+    view = task.for_teacher(processor, task.processor_of(teacher, place), place)
     if task.labels and teacher.labels != task.labels:
         raise UnmaskError(
             f"{place} has the labels {_shown(teacher.labels)}, but the task has {_shown(task.labels)}: fine-tune the "
             "teacher on rows with the same labels, in the same order (id2label in its config.json)."
         )
+    return view
 
 
 def _width(model: Model) -> int:

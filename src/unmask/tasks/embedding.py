@@ -146,10 +146,10 @@ class Embedding(Task):
         return task
 
     @classmethod
-    def check_model(cls, config: ModelConfig, folder: Path) -> None:
+    def check_model(cls, config: ModelConfig, owner: object) -> None:
         if not config.sentence_encoder:
             raise UnmaskError(
-                f"A sentence encoder must open in sentence-transformers, but {folder} would not: start from a BERT."
+                f"A sentence encoder must open in sentence-transformers, but {owner} would not: start from a BERT."
             )
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.examples import Collate, PackedGroups, lengths_of
 from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
-from unmask.types import Example
+from unmask.types import Batch, Example
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,33 @@ class Encoded:
     cut       indices of the rows that lost tokens
     split     number of rows that became several windows, without losing tokens
     together  whether the examples of a row must be in one batch, because the loss compares them
+    collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
+    targets   adds targets to the batches of training; None: the examples have them all
     """
 
-    examples: list[Example]
+    examples: Sequence[Example]
     owners: np.ndarray
     rows: Sequence[Row]
     length: int
     cut: tuple[int, ...] = ()
     split: int = 0
     together: bool = False
+    collate: Collate | None = None
+    targets: Callable[[Batch], Batch] | None = None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """[N] int64: the number of tokens of each example."""
+        return lengths_of(self.examples)
+
+    def completed(self, batch: Batch) -> Batch:
+        """A batch of training with all its targets."""
+        return batch if self.targets is None else self.targets(batch)
+
+    def collating(self, pad: int) -> Collate:
+        """Makes the batches of training; `pad` is the id of the padding token."""
+        collate = self.collate or PackedGroups(pad)
+        return lambda groups, rng: self.completed(collate(groups, rng))
 
     @property
     def notice(self) -> str:

@@ -14,12 +14,12 @@ from torch import Tensor
 from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
-from unmask.models.model import Model
+from unmask.kernels.linear import Logits
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.labels import different, label_id, mean_cross_entropy, one_class
 from unmask.tasks.reading import with_labels
 from unmask.tasks.task import Task
-from unmask.types import Batch, Head, Loss
+from unmask.types import Head, Loss
 
 
 class OneLabel(Task):
@@ -41,11 +41,10 @@ class OneLabel(Task):
     def value(self, row: Row) -> np.ndarray:
         return np.array([label_id(self._ids, row.label, row) if row.label else 0])
 
-    def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
+    def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:
         if self.weighing is None:
-            return super().score(model, hidden_BTD, batch)
-        target = batch.targets[self.name]
-        return self.weighing(model.answer(self.name, hidden_BTD, target.places, batch).float(), target.values)
+            return super().of_answers(logits, values_M)
+        return self.weighing((logits.made() if isinstance(logits, Logits) else logits).float(), values_M)
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
         probabilities, true = self._arrays(answers, rows)

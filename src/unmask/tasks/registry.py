@@ -10,6 +10,7 @@ from unmask.config import Config, typed
 from unmask.data.labelled.dataset import Dataset
 from unmask.errors import UnmaskError, kind_of, unknown
 from unmask.models.model import Model
+from unmask.tasks.rows import TaskOptions
 from unmask.tasks.task import Task
 
 C = TypeVar("C", bound=Config)
@@ -46,6 +47,11 @@ def meaningless(field: str, task: str, classes: Iterable[str] = BOTH) -> UnmaskE
     """The error for a field that a task does not have, but others do."""
     flag = "--" + field.replace("_", "-")
     return UnmaskError(f"{flag} is for --task {' or '.join(taking(field, classes))}; {task} has no use for it.")
+
+
+def task_with(options: TaskOptions) -> str:
+    """The name of the first task with these options."""
+    return next(name for name, task in TASKS.items() if task.options_class is type(options))
 
 
 def task_fitting(rows: Dataset) -> type[Task]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from unmask.data.examples import lengths_of
 from unmask.data.processor import Processor
 from unmask.models.model import Model
 from unmask.tasks.batching import answered
@@ -42,4 +43,4 @@ def summaries(
         return list(found_ND.float().cpu().numpy())
 
     with evaluating(model):
-        return np.stack(answered(read, [len(example.tokens) for example in examples], model.device))
+        return np.stack(answered(read, lengths_of(examples).tolist(), model.device))

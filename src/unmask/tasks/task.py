@@ -139,7 +139,7 @@ class Task(Objective):
         return cls.learned(sets, options, say, held_out=held_out)
 
     @classmethod
-    def check_model(cls, config: ModelConfig, folder: Path) -> None:
+    def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that cannot learn the task."""
 
     def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
@@ -155,6 +155,12 @@ class Task(Objective):
         """
         tokenizer: Processor[Any] = loaded.require_tokenizer(owner)
         return tokenizer
+
+    @classmethod
+    def new_processor(cls, config: ModelConfig) -> Processor[Any]:
+        """The processor of a new model that is trained on the task from scratch. Raises UnmaskError for a task whose
+        models start from a folder."""
+        raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
 
     @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
@@ -182,6 +188,10 @@ class Task(Objective):
         processor  as `processor_of` returns it
         """
         raise NotImplementedError
+
+    def for_training(self, encoded: Encoded, processor: Any) -> Encoded:
+        """The encoded training rows, as they are learned from: augmented, for example."""
+        return encoded
 
     def squash(self, logits: Tensor) -> Tensor:
         """Outputs of the head [M, C] -> answers [M, C]: probabilities, or unchanged scores."""
@@ -211,7 +221,7 @@ class Task(Objective):
             return self.answers(model, batch.to(model.device))
 
         with evaluating(model):
-            found = answered(read, [len(example.tokens) for example in encoded.examples], model.device)
+            found = answered(read, encoded.lengths.tolist(), model.device)
         return [self.merge(found[own], encoded, row) for row, own in enumerate(encoded.of_rows)]
 
     def evaluate(self, model: Model, encoded: Encoded, pad: int) -> dict[str, float]:
@@ -278,6 +288,20 @@ class Task(Objective):
 
     def check_teachable(self) -> None:
         """Raises UnmaskError for a task without probabilities of a teacher to soften."""
+
+    def for_teacher(
+        self, student: Processor[Any], teacher: Processor[Any], owner: object
+    ) -> Callable[[Batch], Batch] | None:
+        """How a batch of the student becomes the batch that the teacher reads; None, as by default: it is the same.
+
+        Raises UnmaskError about `owner`, the teacher, if it cannot read the same items.
+        """
+        if teacher.fingerprint != student.fingerprint:
+            raise UnmaskError(
+                f"{owner} has another tokenizer than the student, so it cannot read the same tokens: start the student "
+                "from a model with the teacher's tokenizer, or fine-tune a teacher that has the student's."
+            )
+        return None
 
     def divergence(self, student_MC: Tensor, teacher_MC: Tensor, batch: Batch, temperature: float) -> Tensor:
         """T^2 KL(teacher || student) of the outputs of both heads, softened by the temperature T and summed (Hinton et

@@ -100,6 +100,8 @@ class Engine:
             recompute_blocks(model)
         if compile:
             model.compile()
+        persistent = self.model.state_dict().keys()
+        self.buffers = {name: b for name, b in self.model.named_buffers() if name in persistent}
         self.losses = Losses(model, objective)
         self.module = distributed.wrap(self.losses, sharding)
         by_rows = devices.updates_rows(device) and distributed.ranks() == 1 and not compile
@@ -129,8 +131,9 @@ class Engine:
         totals   loss term -> number of its targets over all micro-batches and ranks, the divisor of its sum
         meter    receives the sums of this step
 
-        If a loss or gradient is not finite, the weights do not change, and the meter counts a skipped step.
+        If a loss or gradient is not finite, weights and buffers do not change, and the meter counts a skipped step.
         """
+        before = [b.clone() for b in self.buffers.values()]
         # DDP and FSDP average the gradients of the ranks; multiplying by the number of ranks makes it a sum.
         scales = {name: w * distributed.ranks() / max(1, totals[name]) for name, w in self.objective.weights.items()}
         loss = torch.zeros((), device=self.device)
@@ -147,6 +150,8 @@ class Engine:
         skip = 1 - torch.isfinite(norm + distributed.sum_over_ranks(loss)).float()
         set_rate(self.optimizer, lr)
         update(self.optimizer, norm, self.config.clip, skip)
+        for buffer, was in zip(self.buffers.values(), before, strict=True):  # such as running means of these pictures
+            buffer.copy_(torch.where(skip > 0, was, buffer))
         self.optimizer.zero_grad(set_to_none=True)
         known = {"steps": 1, **{f"count/{name}": totals[name] for name in scales}}
         values = torch.stack([v.float().to(self.device) for v in (*sums.values(), norm, skip)])
@@ -155,8 +160,7 @@ class Engine:
     def tensors(self) -> dict[str, Tensor]:
         """Weights, buffers and optimizer state by name, unsharded and on the CPU; every rank must call it."""
         found = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}
-        persistent = self.model.state_dict().keys()
-        found.update({f"model.{name}": b for name, b in self.model.named_buffers() if name in persistent})
+        found.update({f"model.{name}": b for name, b in self.buffers.items()})
         for name, p in self.model.named_parameters():
             for key, value in self.optimizer.state.get(p, {}).items():
                 found[f"{key}.{name}"] = value

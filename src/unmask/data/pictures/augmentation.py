@@ -88,6 +88,17 @@ class RandomResizedCrop:
 
 
 @dataclass(frozen=True)
+class Resize:
+    """Resize to a square of `size` pixels."""
+
+    size: int
+    resample: int = 2
+
+    def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
+        return resize(picture_HWC, self.size, self.size, self.resample)
+
+
+@dataclass(frozen=True)
 class PadAndCrop:
     """Pad every side with `padding` black pixels, then crop a random box of the original size."""
 

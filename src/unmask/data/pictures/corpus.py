@@ -24,7 +24,7 @@ import numpy as np
 
 from unmask.data.files.corpora import PICTURES, VERIFY_BELOW, checksum_of, mapped, read_manifest
 from unmask.data.pictures.decoding import of_channels
-from unmask.data.pictures.folder import LEAST, Failures, Pictures, held_out
+from unmask.data.pictures.folder import LEAST, Pictures, held_out
 from unmask.data.pictures.items import visible
 from unmask.data.pictures.processor import FILE, ImageProcessor
 from unmask.errors import UnmaskError, plural, unknown
@@ -169,8 +169,7 @@ class PictureCorpus(Sequence[Stored]):
             raise unknown(f"split of {self.folder}", name, ("train", "heldout"))
         if len(self) < LEAST:
             raise UnmaskError(f"{self.folder} has 1 picture, but at least {LEAST} are needed.")
-        chosen = Chosen(self, np.flatnonzero(self._held if name == "heldout" else ~self._held))
-        return Pictures(chosen, Failures(len(self)))
+        return Pictures(Chosen(self, np.flatnonzero(self._held if name == "heldout" else ~self._held)))
 
     @cached_property
     def _held(self) -> np.ndarray:

@@ -70,12 +70,12 @@ def _remove(path: Path) -> None:
 class Pictures:
     """Some pictures as a source. Unit i is the pixels of picture i, [H, W, C] uint8, decoded when it is read.
 
-    failures  the pictures that could not be decoded so far
+    failures  the pictures of the folder that could not be decoded so far; None: the first of them is an error
     """
 
     sources: Sequence[Source]
-    failures: Failures
     channels: int = 3
+    failures: Failures | None = None
 
     @property
     def cost(self) -> np.ndarray:
@@ -93,8 +93,10 @@ class Pictures:
             try:
                 return decode(self.sources[number], self.channels)
             except UnmaskError as error:
+                if self.failures is None:
+                    raise
                 self.failures.note(str(error))
-        raise UnmaskError(damaged(self.failures.reasons(), self.failures.count))
+        raise UnmaskError("No picture can be decoded.")
 
     def of_channels(self, channels: int) -> Pictures:
         """A copy with another number of channels, and the same failures."""
@@ -180,7 +182,7 @@ class PictureFolder:
 
     def split(self, name: str) -> Pictures:
         """The split "train" or "heldout"."""
-        return Pictures([self.paths[i] for i in self._parts[name]], self._failures)
+        return Pictures([self.paths[i] for i in self._parts[name]], failures=self._failures)
 
     def _name(self, path: Path) -> bytes:
         return str(path.relative_to(self.folder)).encode("utf-8", "surrogateescape")

@@ -22,6 +22,7 @@ from unmask.types import Example, Kind
 
 FILE, NESTED = "preprocessor_config.json", "processor_config.json"
 HALF = (0.5, 0.5, 0.5)
+CONVNEXT_SQUARE = 384  # size from which the processor of ConvNeXt, which ResNet shares, makes pictures square
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class ImageProcessor(Config, Processor[np.ndarray]):
     size        pixels of the side of the square that the model reads
     patch       P, pixels of the side of a patch
     resize_to   pixels of the side of the resized picture, from which a centre crop is taken; None: `size`
+    ratio       whether the resized picture keeps the ratio of its sides, of which `resize_to` is then the shorter one;
+                else it is a square
     resample    method of resizing: 0 nearest, 1 Lanczos, 2 bilinear, 3 bicubic
     scale       factor of the pixels
     mean, std   values of each channel for the normalisation (scaled - mean) / std
@@ -40,6 +43,7 @@ class ImageProcessor(Config, Processor[np.ndarray]):
     size: int = 224
     patch: int = 16
     resize_to: int | None = None
+    ratio: bool = False
     resample: int = 2
     scale: float = 1 / 255
     mean: tuple[float, ...] = HALF
@@ -53,27 +57,42 @@ class ImageProcessor(Config, Processor[np.ndarray]):
         """C."""
         return len(self.mean)
 
+    @property
+    def length(self) -> int:
+        """Number of summaries and patches of a picture."""
+        return len(self.summaries) + (-(-self.size // self.patch)) ** 2
+
     def pixels(self, item: np.ndarray) -> np.ndarray:
         """The normalised pixels of a picture, [C, size, size] float32. Raises UnmaskError if `item` is not a picture
         with these channels."""
         if item.ndim != 3 or item.shape[2] != self.channels or not item.size:
             raise UnmaskError(f"A picture must be an array [height, width, {self.channels}], not {list(item.shape)}.")
-        side = self.resize_to or self.size
-        square = resize(np.asarray(item, np.uint8), side, side, self.resample)
-        first = (side - self.size) // 2
-        square = square[first : first + self.size, first : first + self.size]
+        height, width = self._resized(item)
+        top, left = (height - self.size) // 2, (width - self.size) // 2
+        square = resize(np.asarray(item, np.uint8), height, width, self.resample)
+        square = square[top : top + self.size, left : left + self.size]
         scaled = (square.astype(np.float64) * self.scale).astype(np.float32)
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
         return ((scaled - mean) / std).transpose(2, 0, 1)
 
+    def _resized(self, item: np.ndarray) -> tuple[int, int]:
+        """Height and width of the resized picture, in pixels."""
+        side, (height, width, _) = self.resize_to or self.size, item.shape
+        if not self.ratio:
+            return side, side
+        return max(side, int(side * height / width)), max(side, int(side * width / height))
+
     def example(self, item: np.ndarray) -> Example:
-        """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]."""
+        """The summaries, then the patches from left to right and from top to bottom; values [N, C * P * P]. Zeros fill
+        the last patches of a side that P does not divide."""
         return self.patches(self.pixels(item))
 
     def patches(self, pixels_CHW: np.ndarray) -> Example:
         """The example of a picture that is normalised already."""
-        C, H, W = pixels_CHW.shape
         P = self.patch
+        if beyond := -pixels_CHW.shape[1] % P:
+            pixels_CHW = np.pad(pixels_CHW, ((0, 0), (0, beyond), (0, beyond)))
+        C, H, W = pixels_CHW.shape
         cut = pixels_CHW.reshape(C, H // P, P, W // P, P).transpose(1, 3, 0, 2, 4)
         values = np.ascontiguousarray(cut.reshape(-1, C * P * P), np.float32)
         first = len(self.summaries)
@@ -83,16 +102,17 @@ class ImageProcessor(Config, Processor[np.ndarray]):
 
     def describe(self, item: np.ndarray, place: int) -> Region | None:
         """The box of pixels of the picture that a patch covers, x before y."""
-        grid, first = self.size // self.patch, len(self.summaries)
+        grid, first = -(-self.size // self.patch), len(self.summaries)
         if not 0 <= place < grid**2 + first:
             raise UnmaskError(f"The picture has {grid**2 + first} places, so there is no place {place}.")
         if place < first:
             return None
-        side = self.resize_to or self.size
-        height, width = item.shape[0] / side, item.shape[1] / side
-        down, right = (((side - self.size) // 2 + n * self.patch) for n in divmod(place - first, grid))
-        begin = (right * width, down * height)
-        return Region("pixels", begin, (begin[0] + self.patch * width, begin[1] + self.patch * height))
+        resized, begin, end = self._resized(item), [0.0, 0.0], [0.0, 0.0]
+        for axis, n in enumerate(divmod(place - first, grid)):
+            margin, scale = (resized[axis] - self.size) // 2, item.shape[axis] / resized[axis]
+            begin[1 - axis] = (margin + n * self.patch) * scale
+            end[1 - axis] = (margin + min((n + 1) * self.patch, self.size)) * scale
+        return Region("pixels", tuple(begin), tuple(end))
 
     def save(self, folder: Path, /) -> list[str]:
         """Write preprocessor_config.json, which `transformers` reads; only unmask uses `patch_size` and `summaries`."""
@@ -107,10 +127,10 @@ class ImageProcessor(Config, Processor[np.ndarray]):
             "patch_size": self.patch,
             "resample": self.resample,
             "rescale_factor": self.scale,
-            "size": {"height": side, "width": side},
+            "size": {"shortest_edge": side} if self.ratio else {"height": side, "width": side},
             "summaries": [Kind(kind).name for kind in self.summaries],
         }
-        if self.resize_to is not None:
+        if self.resize_to is not None or self.ratio:
             crop = {"height": self.size, "width": self.size}
             values |= {"crop_size": crop, "do_center_crop": True, "image_processor_type": "DeiTImageProcessor"}
         write_text(folder / FILE, json.dumps(values, indent=2, sort_keys=True) + "\n")
@@ -155,16 +175,25 @@ def _read(values: Mapping[str, Any], place: Path) -> dict[str, Any]:
         return int(found)
 
     size, resize_to = side("size", values.get("size", 224)), None
+    ratio = isinstance(values.get("size"), Mapping) and "shortest_edge" in values["size"]
     if values.get("do_center_crop"):
         size, resize_to = side("crop_size", values.get("crop_size", 224)), size
         if resize_to < size:
             raise UnmaskError(f"{place}: {size} pixels cannot be cut out of {resize_to}.")
+    elif values.get("crop_pct") is not None and size < CONVNEXT_SQUARE:
+        share = typed(values["crop_pct"], float, f"{place}: crop_pct")
+        if not 0.1 <= share <= 1:
+            raise UnmaskError(f"{place}: crop_pct = {share} must be the share of a side that is kept, from 0.1 to 1.")
+        resize_to, ratio = int(size / share), True
+    else:
+        ratio = False
     names = values.get("summaries", ["CLS"])
     if not isinstance(names, list) or not all(name in Kind.__members__ for name in names):
         raise UnmaskError(f"{place}: summaries = {names!r} must be a list of kinds of places, such as CLS.")
     found = {
         "size": size,
         "resize_to": resize_to,
+        "ratio": ratio,
         "resample": values.get("resample", 2),
         "scale": values.get("rescale_factor", 1 / 255),
         "mean": values.get("image_mean", HALF),

@@ -69,11 +69,20 @@ def pixels_of(rows: Sequence[Row], channels: int = 3) -> Iterator[np.ndarray]:
             yield row.pixels(channels)
         except UnmaskError as error:
             broken.append(str(error))
-    if broken and len(rows) == 1:
-        raise UnmaskError(broken[0])
-    if broken:
+    check_readable(broken, len(rows))
+
+
+def check_readable(reasons: Sequence[str], count: int) -> None:
+    """Raises UnmaskError for labelled pictures that cannot be decoded, if there are any.
+
+    reasons  of each of them
+    count    number of all pictures
+    """
+    if reasons and count == 1:
+        raise UnmaskError(reasons[0])
+    if reasons:
         raise UnmaskError(
-            f"{damaged(broken, len(rows))} Remove them, or build a corpus, which leaves them out: "
+            f"{damaged(reasons, count)} Remove them, or build a corpus, which leaves them out: "
             "unmask corpus build DATA --out FOLDER."
         )
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from unmask.errors import UnmaskError
 from unmask.huggingface.processors import PICTURES
 from unmask.huggingface.table import Names, Part, Table
-from unmask.models.vit import Deit, Vit
+from unmask.models.deit import Deit
+from unmask.models.vit import Vit
 
 FIELDS = {
     "image_size": "size",
@@ -27,6 +28,7 @@ FIELDS = {
     "hidden_act": "activation",
     "hidden_dropout_prob": "dropout",
     "attention_probs_dropout_prob": "attention_dropout",
+    "drop_path_rate": "drop_path",
     "layer_norm_eps": "eps",
     "initializer_range": "std",
 }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
+from unmask import huggingface
 from unmask.config import Config
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, unknown
 from unmask.kernels.processor import Precision
+from unmask.models.model import ModelConfig
 from unmask.runs.transfer import Transfer
 from unmask.tasks import Task, task_named
 from unmask.tasks.config import TaskConfig
@@ -18,7 +21,9 @@ from unmask.tasks.rows import TaskOptions
 from unmask.train.optim import Optimizer, Schedule
 
 EPOCHS, LEAST_STEPS = 3.0, 200  # by default
+IN_MINUTES = 5.0  # evaluations of a run whose length is given in minutes
 SMALL = 10_000  # with fewer training rows, seeds differ too much for one alone (Devlin et al. 2018, section 4.1)
+KIND = "kind"  # field of a page in run.json: the name of its class
 SEEDS = 3  # for fewer than SMALL training rows
 
 
@@ -30,18 +35,22 @@ class Fit(Config):
     epochs       passes over the training rows; None: 3, but at least 200 steps
     least_steps  least number of steps, with more passes if needed; None: 200 if `epochs` is None, because small sets
                  need them (Mosbach et al. 2021; Zhang et al. 2021, section 6), else 1
+    minutes      length of the run in minutes, in place of `epochs`; the number of steps follows from the measured time
+                 of a step
     batch_size   rows of one step, over all micro-batches and processes
     sampling     "balanced" draws every class equally often in each epoch, with repetition; "plain" takes every row once
-    evaluations  evaluations on the dev rows per epoch; below 1, one in several epochs
+    evaluations  evaluations on the dev rows per epoch; below 1, one in several epochs. None: 1, or 5 in the whole run
+                 if its length is given in minutes
     patience     evaluations without improvement after which the run stops; None: it never stops early
     metric       metric that decides which weights are kept; None: the first metric of the task
     """
 
     epochs: float | None = None
     least_steps: int | None = None
+    minutes: float | None = None
     batch_size: int = 32
     sampling: Literal["plain", "balanced"] = "plain"
-    evaluations: float = 1.0
+    evaluations: float | None = None
     patience: int | None = None
     metric: str | None = None
     optimizer: Optimizer = field(default_factory=lambda: Optimizer(lr=5e-5))
@@ -62,8 +71,10 @@ class Fit(Config):
 
     def check(self) -> None:
         """Raises UnmaskError for invalid settings."""
-        if self.passes <= 0 or self.batch_size < 1 or self.evaluations <= 0:
-            raise UnmaskError("The epochs, the batch size and the evaluations per epoch must be above 0.")
+        if self.passes <= 0 or self.batch_size < 1 or (self.evaluations or 1) <= 0 or (self.minutes or 1) <= 0:
+            raise UnmaskError("The epochs, the minutes, the batch size and the evaluations must be above 0.")
+        if self.minutes is not None and (self.epochs is not None or self.least_steps is not None):
+            raise UnmaskError("--minutes sets the length of the run: leave --epochs and --least-steps out.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +84,14 @@ class FineTuning(TaskConfig):
     model         folder of the pre-trained model
     seed, seeds   the first seed, and the number of seeds. A seed determines the new head, the order of the rows and
                   dropout. None: 3 seeds for fewer than 10,000 training rows, else 1
+    page          the sizes of a new model in place of `model`, for training from scratch; recipes set it
     from_scratch  keep the processor and the sizes of `model` but none of its weights, for comparison
     language_model  weight of the next-token loss that is added to the loss of the task, for models that read from left
                   to right (Radford et al. 2018, equation 5: 0.5); 0: the task alone
     """
 
     model: Path | None = None
+    page: ModelConfig | None = None
     options: TaskOptions = field(default_factory=TaskOptions)
     fit: Fit = field(default_factory=Fit)
     transfer: Transfer = field(default_factory=Transfer)
@@ -89,6 +102,41 @@ class FineTuning(TaskConfig):
     language_model: float = 0.0
 
     CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "options_class"}
+
+    @property
+    def start(self) -> str:
+        """The folder, or the kind of new model, that the run starts from. Raises UnmaskError if there is neither."""
+        if self.model is None and self.page is None:
+            raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
+        return str(self.model) if self.page is None else f"A new {type(self.page).__name__}"
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        if self.page is not None:
+            values["page"] = {KIND: type(self.page).__name__, **values["page"]}
+        return values
+
+    @classmethod
+    def of_run(cls, values: Mapping[str, Any]) -> Self:
+        page = values.get("page")
+        if not isinstance(page, Mapping):
+            return super().of_run(values)
+        kinds = {table.config.__name__: table.config for table in huggingface.TABLES.values()}
+        if page.get(KIND) not in kinds:
+            raise unknown("kind of model", str(page.get(KIND)), kinds)
+        sizes = {name: value for name, value in page.items() if name != KIND}
+        found = super().of_run({**values, "page": None})
+        return dataclasses.replace(found, page=kinds[page[KIND]].from_dict(sizes))
+
+    def override(self, changes: Mapping[str, Any], **others: str) -> Self:
+        """As `TaskConfig.override`. For a new model, names of its sizes have precedence over those of `transfer` and
+        `distillation`, which have an effect on folders first of all, and names of its rows and its task over both."""
+        if self.page is not None:
+            known = {
+                name: f"{part}.{name}" for part in ("page", "options", "rows") for name in vars(getattr(self, part))
+            }
+            others = {**known, **others}
+        return super().override(changes, **others)
 
     @property
     def kind(self) -> type[Task]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from statistics import median
+
+import numpy as np
 
 from unmask import huggingface
 from unmask.data.labelled.dataset import values_of
@@ -65,7 +66,7 @@ def _classes(prepared: PreparedEncoder) -> list[str]:
 def _length(name: str, encoded: Encoded) -> str:
     longer = len(encoded.cut) or encoded.split
     done = "are cut" if encoded.cut else "become several windows" if encoded.split else "would be cut"
-    tokens = median(len(example.tokens) for example in encoded.examples)
+    tokens = float(np.median(encoded.lengths))
     return (
         f"{name}: {longer:,} of {len(encoded.rows):,} rows ({longer / len(encoded.rows):.1%}) are longer than "
         f"{encoded.length} tokens and {done}; the median of what the model reads is {tokens:g}."

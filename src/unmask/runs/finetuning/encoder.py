@@ -79,12 +79,13 @@ class PreparedEncoder(Prepared):
 def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
     """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit."""
     begun = config
-    if config.model is None or config.rows.train is None:
+    start = config.start
+    if config.rows.train is None:
         raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
-    if huggingface.holds_encoder_decoder(config.model):  # `finetune` prepares these by `text_to_text`
+    if config.model is not None and huggingface.holds_encoder_decoder(config.model):  # `text_to_text` prepares these
         raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
-    sizes = huggingface.config_of(config.model)  # before the rows, whose reading may take long
-    config.kind.check_model(sizes, config.model)
+    sizes = config.page or huggingface.config_of(Path(start))  # before the rows, whose reading may take long
+    config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
@@ -93,9 +94,11 @@ def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
     loaded = _load(config, aim or task, config.seed)
     length = _length(config, loaded.model)
     strategy.prepare(loaded.model, config.transfer)  # only a check: each seed loads its own model
-    processor = task.processor_of(loaded, config.model)
-    say(loaded.notice if not config.from_scratch else "Every weight is new: the model starts from scratch.")
+    processor = task.processor_of(loaded, start)
+    fresh = config.from_scratch or config.page is not None
+    say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
+    encoded["train"] = task.for_training(encoded["train"], processor)
     for name, rows in encoded.items():
         say((note := rows.said(processor)) and f"{name}: {note}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
@@ -123,8 +126,9 @@ def _with_language_model(config: FineTuning, task: Task) -> WithLanguageModel | 
 def _distilled(config: Distillation, task: Task, processor: Processor[Any]) -> Distilled | None:
     if config.teacher is None:
         return None
-    teacher = load_teacher(config.teacher, task, processor)
-    return Distilled(task, teacher, temperature=config.temperature, weight=config.weight, hidden=config.hidden)
+    teacher, view = load_teacher(config.teacher, task, processor)
+    fields = {name: getattr(config, name) for name in ("temperature", "weight", "hidden", "hard")}
+    return Distilled(task, teacher, view=view, **fields)
 
 
 def run_seed(
@@ -205,6 +209,9 @@ def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
 
 def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
     """The model with the heads that `aim` needs. Raises UnmaskError if it lacks a head for the next token."""
+    if config.page is not None:
+        processor = config.kind.new_processor(config.page)
+        return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
     config.kind.processor_of(loaded, config.model)

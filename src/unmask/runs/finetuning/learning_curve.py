@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from unmask.config import read_json
+from unmask.data.examples import take
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import sweep, write_text
 from unmask.runs.finetuning.config import SEEDS, FineTuning
@@ -162,13 +163,15 @@ def _drawn(rows: int, wanted: int, seed: int) -> list[int]:
 
 def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
     """The encoded rows at some indices."""
-    examples = [whole.examples[whole.of_rows[place]] for place in places]
+    own = [range(len(whole.examples))[whole.of_rows[place]] for place in places]
     return Encoded(
-        [example for of_row in examples for example in of_row],
-        np.repeat(np.arange(len(places)), [len(of_row) for of_row in examples]),
+        take(whole.examples, [i for of_row in own for i in of_row]),
+        np.repeat(np.arange(len(places)), [len(of_row) for of_row in own]),
         [whole.rows[place] for place in places],
         whole.length,
         together=whole.together,
+        collate=whole.collate,
+        targets=whole.targets,
     )
 
 

@@ -46,8 +46,9 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
         from unmask.runs.finetuning import search
 
         sections.append(search.section(folder))
-    subtitle = f"{config['model']} on {config['rows']['train']}, {plural(len(results['seeds']), 'seed')}"
-    return Report(f"Fine-tuned for {results['task']}", subtitle, sections, config)
+    start = config["model"] or facts.get("recipe")
+    subtitle = f"{start} on {config['rows']['train']}, {plural(len(results['seeds']), 'seed')}"
+    return Report(f"{'Fine-tuned' if config['model'] else 'Trained'} for {results['task']}", subtitle, sections, config)
 
 
 def render_result(results: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Display
+
+KIND, RECIPE = "finetuning", "finetune"  # in run.json; a model that is trained from scratch has its own recipe
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,21 @@ class Result:
         return {**vars(self), "labels": list(self.labels)}
 
 
-def finetune(config: FineTuning, out: Path | str, *, display: Display | None = None, resume: bool = False) -> Result:
+def finetune(
+    config: FineTuning,
+    out: Path | str,
+    *,
+    recipe: str = RECIPE,
+    display: Display | None = None,
+    resume: bool = False,
+) -> Result:
     """Fine-tune a model folder on labelled rows, once for each seed, and keep the model that is best on the dev rows.
 
     An encoder or a language model gets a head for the task; a T5 learns to generate the labels. `out` becomes a folder
     that `transformers` opens, with run.json (the resolved config), results.json, metrics.jsonl and report.html beside
     the model. Nothing is written before the rows and the model have been checked.
 
+    recipe  name of the recipe of a model that is trained from scratch
     resume  continue the interrupted run in `out`, `begun(out)`, from its last evaluation, bit for bit
 
     Raises UnmaskError for a folder that is in use, and for errors in the model, the rows or the settings; Stopped if a
@@ -69,11 +80,12 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
     distributed.barrier()  # all processes check the folder before the first one writes
     say = Notes(display)
     prepared = prepare(config, say, resume=resume)
-    with checkpoint.going_on("finetune", out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+    verb = RECIPE if config.page is None else "train"
+    with checkpoint.going_on(verb, out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
-            write_config(out, prepared.begun)
-        result = train_seeds(prepared, out, display, say, resume=resume)
+            write_config(out, prepared.begun, recipe)
+        result = train_seeds(prepared, out, display, say, recipe=recipe, resume=resume)
         if distributed.is_main():
             (out / LOCK).unlink(missing_ok=True)  # first: the run has ended, even if the clean-up is interrupted
             for row in result.seeds:
@@ -83,15 +95,19 @@ def finetune(config: FineTuning, out: Path | str, *, display: Display | None = N
 
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
     """Read the rows, and check them, the model and the settings. Raises UnmaskError for what is wrong with them."""
-    if config.model is None or config.rows.train is None:
-        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
-    if huggingface.holds_encoder_decoder(config.model):
+    if config.model is not None and huggingface.holds_encoder_decoder(config.model):
         return text_to_text.prepare(config, say, resume=resume)
     return encoder.prepare(config, say)
 
 
 def train_seeds(
-    prepared: Prepared, out: Path, display: Display | None, say: Notes, *, resume: bool | None = None
+    prepared: Prepared,
+    out: Path,
+    display: Display | None,
+    say: Notes,
+    *,
+    recipe: str = RECIPE,
+    resume: bool | None = None,
 ) -> Result:
     """Fine-tune once for each seed, and write the folder of the best one; for `resume` see `Prepared.train_seed`."""
     config, rows = prepared.config, list[dict[str, Any]]()
@@ -119,7 +135,7 @@ def train_seeds(
     )
     if distributed.is_main():
         best.write(out)
-        write_config(out, config)
+        write_config(out, config, recipe)
         write_text(out / RESULTS, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
         metrics = _folder(out, result.kept) / "metrics.jsonl"
         write_text(out / "metrics.jsonl", metrics.read_text(encoding="utf-8"))
@@ -141,7 +157,7 @@ def run_settings(out: Path) -> dict[str, Any]:
     has ended."""
     checkpoint.require_begun(out)
     values = read_json(out / RUN) if (out / RUN).exists() else {}
-    if values.get("recipe") != "finetune" or not isinstance(values.get("config"), dict):
+    if not _is_finetuning(values) or not isinstance(values.get("config"), dict):
         raise UnmaskError(f"{out} holds a run that is not fine-tuning; continue it with the verb that began it.")
     if (out / RESULTS).exists() and not (out / LOCK).exists():
         raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
@@ -152,15 +168,20 @@ def refuse_taken(out: Path) -> None:
     """Raises UnmaskError if a folder holds more than the lock of a run that was killed before it began."""
     if out.is_dir():
         sweep(out)
-        if (out / LOCK).exists() and (out / RUN).exists() and read_json(out / RUN).get("recipe") == "finetune":
+        if (out / LOCK).exists() and (out / RUN).exists() and _is_finetuning(read_json(out / RUN)):
             raise UnmaskError(f"{out} holds an interrupted run; continue it with --resume, or choose another folder.")
     if out.exists() and (not out.is_dir() or {path.name for path in out.iterdir()} - {LOCK}):
         raise UnmaskError(f"{out} holds something already; choose another folder, or delete it.")
 
 
-def write_config(out: Path, config: FineTuning) -> None:
+def _is_finetuning(facts: Mapping[str, Any]) -> bool:
+    """Whether run.json is that of a fine-tuning run; in version 0.1 only the recipe said so."""
+    return facts.get("kind") == KIND or facts.get("recipe") == RECIPE
+
+
+def write_config(out: Path, config: FineTuning, recipe: str = RECIPE) -> None:
     """Write run.json, which `begun` reads."""
-    facts = {"kind": "finetuning", "recipe": "finetune", "config": config.to_dict()}
+    facts = {"kind": KIND, "recipe": recipe, "config": config.to_dict()}
     write_text(out / RUN, json.dumps(facts, indent=2) + "\n")
 
 

@@ -23,7 +23,8 @@ from unmask.data.labelled.rows import Row
 from unmask.errors import unknown
 from unmask.files import write_text
 from unmask.models.model import Model
-from unmask.runs.finetuning.config import Fit
+from unmask.nn import stored
+from unmask.runs.finetuning.config import IN_MINUTES, Fit
 from unmask.runs.run import Best, Run
 from unmask.runs.transfer import Transfer, prepare, remembering
 from unmask.tasks import Encoded, Task
@@ -107,26 +108,25 @@ def fit(
         rank=distributed.rank(),
         ranks=distributed.ranks(),
         shares=class_shares(train.rows) if balanced else None,
+        collate=train.collating(pad),
     )
-    planned = max(1, round(config.passes * data.steps()))
-    total = max(planned, config.least)
-    evaluate_every = data.steps() / config.evaluations * total / planned  # `least` does not add evaluations
-    evaluate_steps = max(1, round(evaluate_every))
+    total, evaluate_every = _planned(config, data.steps())
     training = Training(
         steps=total,
+        minutes=config.minutes,
         optimizer=config.optimizer,
         schedule=config.schedule,
         precision=config.precision,
         device=config.device,
         seed=seed,
-        log_every=max(1, min(10, total // 20)),
-        evaluate_every=evaluate_steps,
-        save_every=None if resume is None else evaluate_steps,
+        log_every=10 if total is None else max(1, min(10, total // 20)),
+        evaluate_every=evaluate_every,
+        save_every=None if resume is None else evaluate_every,
         keep=2,
     )
     tuning = prepare(model, transfer or Transfer(), seed)
     with ExitStack() as stack:
-        if objective is None:  # distillation may need the trunk's inner states
+        if objective is None and train.collate is None:  # a teacher may need inner states; augmented rows never repeat
             stack.enter_context(remembering(model, transfer or Transfer()))
         folder = out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unmask-")))
         found = checkpoint.latest(folder / "checkpoints") if resume else None
@@ -150,6 +150,17 @@ def fit(
     best = run.restored()
     del run.trainer  # breaks a reference cycle, which would keep the optimizer state during the next run
     return Fitted(best.metric, best.found, best.step, result.total, best.history, result.stopped)
+
+
+def _planned(config: Fit, steps: int) -> tuple[int | None, float]:
+    """The number of steps, None if it follows from the minutes; and the steps between evaluations, or a fraction of all
+    steps. `steps` are those of an epoch."""
+    if config.minutes is not None:
+        return None, 1 / (config.evaluations or IN_MINUTES)
+    planned = max(1, round(config.passes * steps))
+    total = max(planned, config.least)
+    every = steps / (config.evaluations or 1.0) * total / planned  # `least` does not add evaluations
+    return total, max(1, round(every))
 
 
 class Supervised(Run):
@@ -191,7 +202,7 @@ class Supervised(Run):
             return Evaluation(self.scores(model))
 
     def keep(self) -> None:
-        self.weights = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        self.weights = {name: x.clone() for name, x in stored(self.model).items()}
 
     def save(self, folder: Path) -> None:
         """Write the best evaluation and its weights into the folder of a checkpoint."""
@@ -220,9 +231,9 @@ class Supervised(Run):
         """Give the model its best weights, and set it to evaluation mode. After a signal before the first evaluation,
         the model keeps its current weights."""
         with torch.no_grad():
-            for name, p in self.model.named_parameters():
+            for name, x in stored(self.model).items():
                 if name in self.weights:
-                    p.copy_(self.weights[name])
+                    x.copy_(self.weights[name])
         self.model.eval()
         return self.best
 

@@ -18,7 +18,7 @@ from unmask.data.labelled.rows import listed
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import Stopped, UnmaskError, unknown
 from unmask.generate import Limits, Search
-from unmask.runs.finetuning.config import FineTuning, Fit
+from unmask.runs.finetuning.config import IN_MINUTES, FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import shown
 from unmask.runs.run import LOWER_IS_BETTER
@@ -209,14 +209,17 @@ def _translation(prepared: PreparedText, seed: int) -> Translation:
     per_epoch = max(1, round(len(sizes) / fit.batch_size))
     tokens = max(round(fit.batch_size * sum(sizes) / len(sizes)), max(sizes))
     most, factor = prepared.task.longest(sizes, tokenizer)
-    evaluate_every = max(1, min(round(per_epoch / fit.evaluations), steps))
+    timed = fit.minutes is not None
+    by_share, by_steps = 1 / (fit.evaluations or IN_MINUTES), round(per_epoch / (fit.evaluations or 1.0))
+    evaluate_every = by_share if timed else max(1, min(by_steps, steps))
     run = Translation(
         texts=Texts(
             tokens=tokens, longest=prepared.train.longest, scored=len(prepared.task.pairs(prepared.sets["dev"]))
         ),
         learning=Learning(label_smoothing=0.0),
         training=Training(
-            steps=steps,
+            steps=None if timed else steps,
+            minutes=fit.minutes,
             optimizer=fit.optimizer,
             schedule=fit.schedule,
             precision=fit.precision,

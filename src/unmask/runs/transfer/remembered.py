@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,8 +21,9 @@ from unmask.types import Batch
 
 MOST = 2**30  # most bytes of hidden states to keep; the states of further sequences are computed each time
 
-Key = tuple[bytes, bytes, bool]
-"""Tokens, segments, and whether the precision was bfloat16: the states of a sequence depend on nothing else."""
+Key = tuple[bytes, bytes, bytes, bool]
+"""Tokens, segments, a hash of the raw values, and whether the precision was bfloat16: the states of a sequence depend
+on nothing else."""
 
 
 @contextmanager
@@ -28,9 +31,10 @@ def remembering(model: Model, transfer: Transfer) -> Iterator[None]:
     """A context in which a trunk under the strategy "frozen" computes the hidden states of a sequence only once, and
     not once an epoch.
 
-    Up to rounding, the states of a sequence do not depend on the sequences that it is packed with, so states of one
-    batch can be used in another; and a resumed run, which has no stored states, is the same up to rounding. Other
-    strategies, and models whose sequences are not independent (`sequences_apart`), are unchanged.
+    A frozen trunk is in evaluation mode (`Tuning.on_step`), without dropout and with running statistics. Up to
+    rounding, the states of a sequence do not depend on the sequences that it is packed with, so states of one batch can
+    be used in another; and a resumed run, which has no stored states, is the same up to rounding. Other strategies, and
+    models whose sequences are not independent (`sequences_apart`), are unchanged.
     """
     if transfer.strategy != "frozen" or not model.sequences_apart:
         yield
@@ -75,7 +79,8 @@ class Remembered:
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
-        return [(tokens[at].tobytes(), second, bf16) for at, second in zip(places, seconds, strict=True)]
+        every = zip(places, seconds, _hashes(batch, places), strict=True)
+        return [(tokens[at].tobytes(), second, values, bf16) for at, second, values in every]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -84,6 +89,17 @@ class Remembered:
                 if key not in self.states and self.bytes + size <= self.most:
                     self.states[key] = states[place].clone()
                     self.bytes += size
+
+
+def _hashes(batch: Batch, places: list[slice]) -> list[bytes]:
+    """A hash of the raw values of each sequence, such as its pixels; empty without values."""
+    if batch.signal is None:
+        return [b""] * len(places)
+    at, values = batch.signal.places.cpu().numpy(), batch.signal.values.cpu().numpy()
+    bounds = np.searchsorted(at, [(place.start, place.stop) for place in places])
+    if batch.signal.lengths is not None:
+        bounds = np.concatenate([[0], batch.signal.lengths.cpu().numpy().cumsum()])[bounds]
+    return [blake2b(values[begin:end].tobytes()).digest() for begin, end in bounds]
 
 
 def spans(batch: Batch) -> list[slice]:

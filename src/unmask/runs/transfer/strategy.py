@@ -78,7 +78,7 @@ class Tuning:
 
     def __init__(self, model: Model, transfer: Transfer) -> None:
         self.model, self.transfer = model, transfer
-        self.depth = {name: depth(model, name) for name, _ in model.named_parameters()}
+        self.depth = depths(model)
         self.layers = len(model.blocks)
 
     def scale(self, name: str) -> float:
@@ -155,16 +155,27 @@ def scale(model: Model, transfer: Transfer) -> dict[str, float]:
     return {name: tuning.scale(name) for name in tuning.depth}
 
 
-def depth(model: Model, name: str) -> int:
-    """Level of a parameter, counted from the top: 0 for the heads and the pooler, 1 for the last block, 2 for the one
-    below it, …, then the embeddings and the weights that all blocks share."""
-    first, *rest = name.split(".")
-    blocks = len(model.blocks)
-    if first == "stack" and rest[0] == "blocks":
-        return blocks - int(rest[1])
-    if first == "stack" and rest[0] == "norm":
-        return 1
-    return blocks + 1 if first in ("embedding", "stack") else 0
+def depths(model: Model) -> dict[str, int]:
+    """Level of each parameter, counted from the top: 0 for the heads and the pooler, 1 for the last block, 2 for the
+    one below it, …, then the embeddings and the weights that all blocks share. What follows the blocks of a stage, such
+    as the merging of patches, has the level of the last of them."""
+    names = {id(part): name + "." for name, part in model.named_modules()}
+    blocks = [names[id(block)] for block in model.blocks]
+
+    def depth(name: str) -> int:
+        parts = name.split(".")
+        if parts[0] not in ("embedding", "stack"):
+            return 0
+        if parts[:2] == ["stack", "norm"]:
+            return 1
+        for end in range(len(parts) - 1, 1, -1):  # the innermost part of the stack that is or has a block
+            inside = ".".join(parts[:end]) + "."
+            found = [i for i, block in enumerate(blocks) if inside.startswith(block) or block.startswith(inside)]
+            if found:
+                return len(blocks) - found[-1]
+        return len(blocks) + 1
+
+    return {name: depth(name) for name, _ in model.named_parameters()}
 
 
 def merged(model: Model) -> Model:

@@ -22,6 +22,7 @@ from unmask.kernels.formats import exactly
 from unmask.metrics import translation as metrics
 from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
+from unmask.nn import stored
 from unmask.runs import probes
 from unmask.runs.run import BEST, Best, Run, claim
 from unmask.runs.translation import ending, origin
@@ -219,8 +220,8 @@ class TrainTranslation(Run):
     def _take(self, other: nn.Module) -> None:
         values = other.state_dict()
         with torch.no_grad():  # not `load_state_dict`, which would shard a sharded model again
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(values[name])
+            for name, tensor in stored(self.model).items():
+                tensor.copy_(values[name])
         self.model.eval()
 
 

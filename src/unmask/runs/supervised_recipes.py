@@ -1,0 +1,113 @@
+"""Recipes of models that are trained from scratch on labelled rows: `unmask train NAME`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Literal
+
+from unmask.errors import unknown
+from unmask.models.cct import SIZES as CCT_SIZES
+from unmask.models.cct import Cct
+from unmask.models.deit import Deit
+from unmask.models.model import ModelConfig
+from unmask.models.resnet import SIZES as RESNET_SIZES
+from unmask.models.resnet import ResNet
+from unmask.models.swin import SIZES as SWIN_SIZES
+from unmask.models.swin import Swin
+from unmask.models.vgg import SIZES as VGG_SIZES
+from unmask.models.vgg import Vgg
+from unmask.models.vit import SIZES, Vit
+from unmask.runs.finetuning.config import FineTuning, Fit
+from unmask.tasks.image_classification import PictureOptions
+from unmask.tasks.picture_training import Augmenting
+from unmask.tasks.registry import task_with
+from unmask.tasks.rows import TaskOptions
+from unmask.train.optim import Optimizer, Schedule
+
+MINUTES = 30.0  # of a run whose length is not given
+
+
+def vit_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by a ViT of 6 layers of 192 (2.7 M parameters): minutes on a laptop."""
+    return _small(Vit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768))
+
+
+def vit_small() -> FineTuning:
+    """Pictures of 224 pixels, by ViT-small (22 M parameters), as DeiT trains it without a teacher: hours of a GPU."""
+    return _published(Vit().replace(**SIZES["small"]))
+
+
+def deit_tiny() -> FineTuning:
+    """As vit-tiny, with a distillation token: --teacher FOLDER --hard yes learns from any classifier of pictures."""
+    return _small(Deit(size=32, patch=4, dim=192, layers=6, heads=3, hidden=768))
+
+
+def deit_small() -> FineTuning:
+    """Pictures of 224 pixels, by DeiT-small (22 M parameters): hours of a GPU, with a teacher (Touvron et al. 2021)."""
+    return _published(Deit().replace(**SIZES["small"]))
+
+
+def swin_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by a Swin of three stages from 24 wide (0.3 M parameters): minutes on a laptop."""
+    return _small(Swin(**SWIN_SIZES["cpu"]))
+
+
+def cct_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by CCT-2/3x2 (0.3 M parameters): minutes on a laptop."""
+    return _small(Cct(**CCT_SIZES["2/3x2"]))
+
+
+def resnet_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by ResNet-20 (0.3 M parameters; He et al. 2016, section 4.2): minutes on a laptop."""
+    return _small(ResNet(**RESNET_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
+
+
+def vgg_tiny() -> FineTuning:
+    """Pictures of 32 pixels, by a VGG column of six convolutions from 32 to 128 channels: minutes on a laptop."""
+    return _small(Vgg(**VGG_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
+
+
+def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 5e-3) -> FineTuning:
+    """Short runs: light augmentation, and Muon for Transformers (decision 22)."""
+    options = PictureOptions(padding=4, flip=0.5, smoothing=0.1)
+    optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.05)
+    return _new(
+        page, options, Fit(minutes=MINUTES, batch_size=128, optimizer=optimizer, schedule=Schedule(warmup=0.05))
+    )
+
+
+def _published(page: ModelConfig) -> FineTuning:
+    """Touvron et al. 2021, table 9: 300 epochs of batches of 1,024 at 1e-3, with strong augmentation."""
+    changed = Augmenting(crop=0.08, flip=0.5, operations=2, erasing=0.25, mixup=0.8, cutmix=1.0, smoothing=0.1)
+    optimizer = Optimizer(algorithm="adamw", lr=1e-3, weight_decay=0.05)
+    fit = Fit(epochs=300.0, batch_size=1_024, optimizer=optimizer, schedule=Schedule(warmup=5 / 300))
+    return _new(page.replace(drop_path=0.1), PictureOptions(**vars(changed)), fit)
+
+
+def _new(page: ModelConfig, options: TaskOptions, fit: Fit) -> FineTuning:
+    """One seed of a new model, on the task that has these options."""
+    return FineTuning(page=page, task=task_with(options), options=options, fit=fit, seeds=1)
+
+
+def _recipes() -> dict[str, Callable[[], FineTuning]]:
+    return {
+        name.replace("_", "-"): function
+        for name, function in globals().items()
+        if inspect.isfunction(function)
+        and not name.startswith("_")
+        and function.__annotations__ == {"return": "FineTuning"}  # a recipe takes no arguments
+    }
+
+
+def names() -> dict[str, str]:
+    """Recipe name -> its first line of documentation, in the order in which they are written."""
+    return {name: (inspect.getdoc(recipe) or "").split("\n", 1)[0] for name, recipe in _recipes().items()}
+
+
+def find(name: str) -> FineTuning:
+    """The config of a recipe by its name. Raises UnmaskError, which names the nearest, if it does not exist."""
+    found = _recipes()
+    if name not in found:
+        raise unknown("recipe", name, found)
+    return found[name]()
