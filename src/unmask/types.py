@@ -44,6 +44,7 @@ class Head:
                  words: the previous and the next word of a place, each from the states of its direction
                  token: classes, or a number, at any place
                  sequence: classes, or a number, for a whole sequence
+                 embedding: a vector for a whole sequence, which is compared with others
                  choice: one score for a sequence, which is compared with the scores of other sequences
                  span: the scores of a place as the start and as the end of an answer
                  vectors: classes of two vectors u and v, from (u, v, |u - v|)
@@ -66,7 +67,7 @@ class Head:
     @property
     def of_sequence(self) -> bool:
         """Whether it reads the summary of a sequence instead of the state at a place."""
-        return self.kind in ("sequence", "choice")
+        return self.kind in ("sequence", "embedding", "choice")
 
 
 @dataclass(frozen=True, slots=True)

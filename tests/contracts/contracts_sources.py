@@ -12,7 +12,7 @@ from unmask.data.bitext.batching import PairRows, PairSource, pairs
 from unmask.data.collate import pack
 from unmask.data.examples import Groups, labelled
 from unmask.data.loader import Collated, EqualRows, Loader, MicroBatches
-from unmask.data.order import ByLength, SeededBlocks, Shuffled, nested_mixture
+from unmask.data.order import ByLength, Classes, SeededBlocks, Shuffled, nested_mixture
 from unmask.data.text.corpus import Split
 from unmask.data.text.segments import segments
 from unmask.data.text.stream import packed
@@ -123,6 +123,11 @@ def ways(large: Split, tiny: Split) -> dict[str, Way]:
 
         return make
 
+    def classes(rows: int, rank: int, ranks: int, workers: int) -> Loader:
+        numbers = np.array([0, 1] * 10 + [2, 3, 4, 5] * 4 + [6, 7, 8, 8])  # two of them alone
+        options = {"classes": Classes(numbers, 2), "seed": 3, "rank": rank, "ranks": ranks, "at_once": 64}
+        return again(labelled(Groups(examples), 2 * rows + 2, pad=0, **options), workers)
+
     def by_length(rows: int, rank: int, ranks: int, workers: int) -> Loader:
         options = {"seed": 3, "rank": rank, "ranks": ranks, "window": 30, "at_once": 64}
         return again(pairs(bilingual, 120, PairRows(0, 1, 2), **options), workers)
@@ -147,6 +152,7 @@ def ways(large: Split, tiny: Split) -> dict[str, Way]:
         "mixed documents": (documents(large, tiny), False),
         "rows": (rows_of(), True),
         "groups": (rows_of(groups), True),
+        "classes": (classes, True),
         "pairs": (by_length, True),
         "digits": (blocks_of_digits, False),
         "shuffled digits": (shuffled_digits, True),

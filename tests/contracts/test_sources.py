@@ -16,7 +16,7 @@ from unmask.data.text import corpus
 from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 
-NAMES = ["documents", "mixed documents", "rows", "groups", "pairs", "continued"]
+NAMES = ["documents", "mixed documents", "rows", "groups", "classes", "pairs", "continued"]
 NAMES += ["digits", "shuffled digits", "digits by size"]
 
 

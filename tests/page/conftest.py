@@ -62,6 +62,8 @@ def folders(tmp_path_factory):
     vit = Vit(size=32, patch=8, dim=24, layers=2, heads=3, hidden=48, std=0.3)
     seeing = vit.build({"image_classification": Head("sequence", 3)}, seed=8)
     huggingface.save(place / "pictures", seeing, ImageProcessor(size=32, patch=8), labels=("cat", "dog", EVIL))
+    comparing = vit.build({"picture_embedding": Head("embedding", 8)}, seed=9)
+    huggingface.save(place / "faces", comparing, ImageProcessor(size=32, patch=8))
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})

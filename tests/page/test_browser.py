@@ -146,6 +146,27 @@ def test_a_picture_is_chosen_and_answered(open_tab, tmp_path):
     assert page.title() == "unmask"
 
 
+def test_pictures_are_chosen_and_compared(open_tab, tmp_path):
+    Image = pytest.importorskip("PIL.Image")
+    for i in range(3):
+        pixels = np.random.default_rng(i // 2).integers(0, 256, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"noise {i}.png")
+    page = open_tab("faces", "try")
+    chooser = page.get_by_label("Pictures", exact=True)
+    chooser.set_input_files(sorted(tmp_path.glob("*.png")))
+    page.get_by_role("img", name="Similarity").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")  # the first two files are the same picture
+    said = page.locator(".readout").inner_text()
+    assert said.startswith("noise 0.png · noise 1.png · ")
+    assert float(said.split()[-1]) == pytest.approx(1)
+    page.keyboard.press("ArrowRight")
+    assert float(page.locator(".readout").inner_text().split()[-1]) < 1
+    (tmp_path / "text.png").write_bytes(b"no picture")
+    chooser.set_input_files(tmp_path / "text.png")
+    page.locator(".error").get_by_text("not a picture in a known format").wait_for()
+
+
 def test_every_tab_draws(open_tab):
     page = open_tab("bert", "words")
     page.locator("canvas.cloud").wait_for()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +13,7 @@ from unmask.data import collate
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.swin import SIZES, Swin
+from unmask.objectives.masked_patches import MaskedPatches
 from unmask.types import Batch, Example, Head, Kind
 
 transformers = pytest.importorskip("transformers")
@@ -20,6 +24,7 @@ CASES = {
     "odd": {"image_size": 18, "window_size": 5},  # grids of 9 and 5: the second is one window
     "even window, odd grids": {"image_size": 14, "window_size": 2, "num_channels": 1, "patch_size": 1},
     "three stages": {"image_size": 26, "window_size": 3, "depths": [1, 2, 2], "num_heads": [1, 2, 4]},
+    "absolute positions": {"image_size": 16, "window_size": 4, "use_absolute_embeddings": True},
     "no bias": {"image_size": 12, "window_size": 3, "qkv_bias": False, "mlp_ratio": 1.5, "hidden_act": "relu"},
 }
 
@@ -85,6 +90,86 @@ def test_folders_open_there_again(kind, case, tmp_path):
     pixels = torch.randn(2, ours.config.channels, ours.config.size, ours.config.size)
     with torch.no_grad():
         torch.testing.assert_close(again(pixels)[0], model(pixels)[0])
+
+
+MASKED = {
+    "two stages": {"image_size": 16, "window_size": 4, "encoder_stride": 4},
+    "three stages": {"image_size": 24, "window_size": 3, "depths": [1, 2, 2], "num_heads": [1, 2, 4]},
+    "one stage, grey": {"image_size": 8, "depths": [2], "num_heads": [2], "num_channels": 1, "encoder_stride": 2},
+    "absolute positions": {"image_size": 16, "patch_size": 1, "encoder_stride": 2, "use_absolute_embeddings": True},
+}
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_masked_pictures(case, tmp_path):
+    model = theirs("SwinForMaskedImageModeling", **({"window_size": 4, "encoder_stride": 8} | MASKED[case]))
+    model.save_pretrained(tmp_path / "theirs")
+    ours = huggingface.load(tmp_path / "theirs").model.eval()
+    config = ours.config
+    assert (set(ours.heads), config.hides) == ({"patches"}, True)
+    pixels = torch.randn(3, config.channels, config.size, config.size)
+    half = (0.5,) * config.channels
+    processor = ImageProcessor(size=config.size, mean=half, std=half).for_model(config)
+    objective = MaskedPatches(processor, rate=0.4, square=1)
+    batch = objective.corrupt(rows(ours, pixels), np.random.default_rng(1))
+    target = batch.targets["patches"]
+    masked = torch.zeros(batch.tokens.numel(), dtype=torch.bool).index_fill(0, target.places, True)
+    expected = model(pixels, bool_masked_pos=masked.view(3, -1))
+    loss = objective.score(ours, ours(batch), batch)
+    torch.testing.assert_close(loss.sum / loss.count, expected.loss, atol=1e-5, rtol=1e-4)
+    every = torch.arange(batch.tokens.numel())
+    with torch.no_grad():
+        restored = ours.answer("patches", ours(batch), every, batch)
+        assert torch.equal(restored[target.places], ours.answer("patches", ours(batch), target.places))
+    there = rows(ours, expected.reconstruction.detach()).signal.values
+    torch.testing.assert_close(restored, there, atol=1e-4, rtol=1e-3)
+
+    expected.loss.backward()
+    (loss.sum / loss.count).backward()
+    assert not [name for name, parameter in ours.named_parameters() if parameter.grad is None]
+    with torch.no_grad():  # the names of a folder for gradients, too
+        for parameter in (*model.parameters(), *ours.parameters()):
+            parameter.copy_(parameter.grad)
+    model.save_pretrained(tmp_path / "gradients")
+    gradients = huggingface.load(tmp_path / "gradients").model.state_dict()
+    for name, gradient in ours.state_dict().items():
+        scale = float(gradients[name].abs().max()) + 1e-6
+        torch.testing.assert_close(gradient, gradients[name], atol=1e-3 * scale, rtol=1e-3, msg=name)
+
+    huggingface.save(tmp_path / "ours", ours)
+    again, report = type(model).from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not any(report.values())
+    assert again.config.encoder_stride == model.config.encoder_stride
+    state = again.state_dict()
+    for name, value in type(model).from_pretrained(tmp_path / "gradients").state_dict().items():
+        scale = float(value.abs().max()) + 1e-6
+        torch.testing.assert_close(state[name], value, atol=1e-3 * scale, rtol=1e-3, msg=name)
+
+
+def test_packed_masked_pictures_are_restored_alike():
+    made = Swin(size=8, patch=1, dim=8, depths=(2, 2), heads=(2, 2), window=4, hides=True, absolute=True)
+    model = made.build({"patches": Head("token", 3)}, seed=1).eval()
+    found = examples(model, torch.randn(3, 3, 8, 8))
+    with torch.no_grad():
+        answers = []
+        for batch in (collate.pad(found, Kind.PADDING, multiple=80), collate.pack(found, 150, Kind.PADDING)):
+            places = batch.signal.places[[5, 70, 130, 191]]
+            tokens = batch.tokens.flatten().index_fill(0, places, int(Kind.MASK)).view_as(batch.tokens)
+            batch = replace(batch, tokens=tokens)
+            answers.append(model.answer("patches", model(batch), places, batch))
+    assert answers[0].shape == (4, 3)
+    torch.testing.assert_close(answers[1], answers[0])
+
+
+def test_a_decoder_that_restores_other_pixels_is_refused(tmp_path):
+    theirs("SwinForMaskedImageModeling", image_size=16, window_size=4, encoder_stride=8).save_pretrained(tmp_path)
+    with pytest.raises(UnmaskError, match="must restore the 4 x 4 pixels"):
+        huggingface.load(tmp_path)
+
+
+def test_grids_that_stages_do_not_divide_have_no_masked_patches():
+    with pytest.raises(UnmaskError, match="do not divide 6 pixels evenly: choose a multiple of 4"):
+        Swin(size=6, patch=1, dim=8, depths=(1, 1, 1), heads=(2, 2, 2)).build({"patches": Head("token", 3)})
 
 
 def test_a_fresh_model_opens_there(tmp_path):

@@ -207,7 +207,7 @@ REFUSED = [
     ("/predict", {"texts": "a", "model": "writer"}, 422, "The model writer is one for translation"),
     ("/predict", {"texts": "a", "model": 7}, 422, "'model' must be a text or null, not 7."),
     ("/embed", {"texts": "a", "model": "classifier"}, 422, "is one for classification and gives no vectors"),
-    ("/embed", {"texts": ["a", 1]}, 422, "Item 2 of 'texts' must be a text, not 1."),
+    ("/embed", {"texts": ["a", 1]}, 422, "Item 2 of 'texts' must be a text or an object, not 1."),
     ("/embed", {"inputs": TEXTS[2], "truncate": False}, 413, "Text 1 has"),
     ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "'prompt_name' must be null"),
     ("/embed", {"inputs": "a", "dimensions": 8}, 422, "have 32 numbers, not 8"),

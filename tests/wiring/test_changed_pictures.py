@@ -19,9 +19,10 @@ from unmask import huggingface
 from unmask.cli import main
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
+from unmask.models.deit import Deit
 from unmask.models.mae import Mae
 from unmask.models.swin import SIZES, Swin
-from unmask.models.vit import Deit, Vit
+from unmask.models.vit import Vit
 from unmask.objectives import jigsaw
 from unmask.objectives.jigsaw import JigsawConfig, distant_orders
 from unmask.objectives.registry import supported

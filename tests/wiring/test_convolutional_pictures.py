@@ -30,6 +30,7 @@ from unmask.models.swin import Swin
 from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
 from unmask.nn.buffers import persistent_buffers, stored
+from unmask.objectives.contrastive import Contrastive, nt_xent
 from unmask.runs.finetuning import FineTuning, Fit, begun, evaluate, finetune, fit
 from unmask.runs.finetuning.supervised import Fitted
 from unmask.runs.transfer import Transfer, prepare, remembering, scale
@@ -315,3 +316,23 @@ def test_the_last_blocks_of_a_swin_are_trained() -> None:
     assert [
         rates[f"stack.stages.0.{name}"] for name in ("merge.reduction.weight", "blocks.0.feedforward.f.f.up.bias")
     ] == [0.25, 0.125]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_two_views_are_compared_by_the_mean_of_the_map(name: str) -> None:
+    """SimCLR, whose target is the first place of a row: a patch here, or a class token that the model does not read."""
+    page, rng = PAGES[name], np.random.default_rng(0)
+    bare = processor_of(page)
+    settings = {"temperature": 0.1, "colour": 0.5, "crop": 0.5, "projection": 8}
+    objectives = [Contrastive(one, **settings) for one in (bare, replace(bare, summaries=(int(Kind.CLS),)))]
+    model = page.build(objectives[0].heads, seed=0).train()
+    pictures = [square(i, rng) for i in range(4)]
+    for objective in objectives:
+        batch = objective.rows(pictures, np.random.default_rng(1))
+        hidden, first = model(batch), torch.arange(8) * batch.tokens.shape[1]
+        found = objective.score(model, hidden, batch)
+        maps = hidden.unflatten(0, (8, 1))[:, 0, len(objective.processor.summaries) :]
+        expected = nt_xent(model.heads["views"](maps.mean(1)), 0.1)
+        torch.testing.assert_close(found.sum, expected.sum)
+        torch.testing.assert_close(model.summary(hidden, first, batch), maps.mean(1))
+        assert found.count == 8

@@ -18,7 +18,8 @@ from unmask.data.pictures.colour import CLASSES, lightness, to_lab
 from unmask.data.pictures.folder import Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
-from unmask.models.vit import Deit, Vit
+from unmask.models.deit import Deit
+from unmask.models.vit import Vit
 from unmask.objectives.colourisation import Colourisation, soft_targets
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig, across
 from unmask.objectives.super_resolution import SuperResolution

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from unmask.data import collate
 from unmask.data.labelled.rows import Row
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.vit import Vit
 from unmask.runs.finetuning import Fit, fit
 from unmask.runs.finetuning import supervised as fitting
 from unmask.runs.transfer import Transfer, remembering
@@ -93,6 +95,21 @@ def test_a_trunk_reads_every_sequence_once_in_any_packing():
     assert read.tokens == before
     real = whole.documents > 0
     assert torch.equal(remembered(whole)[real], first[real])
+
+
+def test_pictures_are_told_apart_by_their_pixels():
+    """Their tokens are equal: all states of a class token were those of the first picture."""
+    processor = ImageProcessor(size=8, patch=4)
+    model = Vit(size=8, patch=4, layers=1, dim=16, heads=2, hidden=32).build(seed=0).eval()
+    rng = np.random.default_rng(0)
+    parts = [processor.example(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)) for _ in range(5)]
+    read = Counter(model)
+    remembered = Remembered(read)
+    for batch in (collate.pad(parts, processor.pad), collate.pack(parts[::-1], 10, processor.pad)):
+        found, expected = remembered(batch), model(batch)
+        for place in spans(batch):
+            torch.testing.assert_close(found.flatten(0, 1)[place], expected.flatten(0, 1)[place], atol=1e-5, rtol=1e-5)
+    assert (len(remembered.states), read.tokens) == (5, 25)
 
 
 def test_segments_and_precision_are_told_apart():

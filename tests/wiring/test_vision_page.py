@@ -28,7 +28,9 @@ def test_the_page_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_the_page_names_exists() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert set(re.findall(r"simmim-[a-z]+", text)) == {name for name in recipes.names() if name.startswith("simmim")}
+    assert set(re.findall(r"simmim-[a-z]+(?:-[a-z]+)*", text)) == {
+        name for name in recipes.names() if name.startswith("simmim")
+    }
     for name, default in re.findall(r"\| `--([a-z]+)` \| ([\d.]+) \|", text):
         assert registry.takes(name)
         assert getattr(recipes.find("simmim-tiny").objective, name) == float(default)

@@ -10,7 +10,8 @@ import numpy as np
 
 from unmask.data.collate import pack
 from unmask.data.loader import TOKENS_AT_ONCE, Collated, Loader, MicroBatches
-from unmask.data.order import Shuffled
+from unmask.data.order import ByClass, Classes, Order, Shuffled
+from unmask.errors import UnmaskError
 from unmask.types import Batch, Example
 
 Collate = Callable[[list[Any], np.random.Generator], Batch]
@@ -71,16 +72,24 @@ def labelled(
     rank: int = 0,
     ranks: int = 1,
     shares: np.ndarray | None = None,
+    classes: Classes | None = None,
     at_once: int = TOKENS_AT_ONCE,
     collate: Collate | None = None,
 ) -> Loader:
     """Training steps of `batch_size` groups over all ranks; the last step of an epoch has the rest.
 
     shares   [U] relative frequency with which each group is drawn, with repetition; None: each once an epoch
+    classes  classes of the groups, of which a step has several groups each (`ByClass`); None: steps are drawn at random
     at_once  approximate number of tokens of a micro-batch
     collate  makes the batches; None: groups are packed into rows
 
-    Raises UnmaskError if there are too few groups for the ranks.
+    Raises UnmaskError if there are too few groups for the ranks, and for shares together with classes.
     """
-    order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
-    return Loader(Collated(order, collate or PackedGroups(pad), MicroBatches(source.cost, rank, ranks, at_once)))
+    make = collate or PackedGroups(pad)
+    if classes is None:
+        order: Order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
+        return Loader(Collated(order, make, MicroBatches(source.cost, rank, ranks, at_once)))
+    if shares is not None:
+        raise UnmaskError("Steps are drawn by shares or by classes, not by both.")
+    order = ByClass(source, batch_size, classes, seed=seed, ranks=ranks)
+    return Loader(Collated(order, make, MicroBatches(source.cost, rank, ranks, at_once, classes.numbers)))

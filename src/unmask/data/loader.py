@@ -87,22 +87,31 @@ class MicroBatches:
 
     sizes    [U] size of each unit
     at_once  approximate size of a micro-batch
+    classes  [U] the class of each unit: neighbours of one class are shared out together, and a micro-batch has at least
+             two classes if the share has; None: each unit alone
     """
 
     sizes: np.ndarray
     rank: int = 0
     ranks: int = 1
     at_once: int = TOKENS_AT_ONCE
+    classes: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.ranks:
             raise UnmaskError(f"There is no rank {self.rank} of {self.ranks}.")
 
     def __call__(self, units: np.ndarray) -> list[np.ndarray]:
+        least, groups = 1, np.arange(len(units))
+        if self.classes is not None:
+            least, groups = 2, np.cumsum(np.diff(self.classes[units], prepend=self.classes[units[0]]) != 0)
         # The same number on every rank: all ranks gather a sharded model together, once for each micro-batch.
-        shares = [units[rank :: self.ranks] for rank in range(self.ranks)]
+        shares = [units[groups % self.ranks == rank] for rank in range(self.ranks)]
         most = max(math.ceil(int(self.sizes[share].sum()) / self.at_once) for share in shares)
-        return np.array_split(shares[self.rank], min(len(shares[-1]), most))
+        count = min(max((groups[-1] + 1) // self.ranks // least, 1), most)
+        own = groups[groups % self.ranks == self.rank] // self.ranks
+        begins = [part[0] for part in np.array_split(np.arange(own[-1] + 1), count)]
+        return np.split(shares[self.rank], np.searchsorted(own, begins[1:]))
 
 
 def whole_blocks(blocks: Iterable[tuple[Place, list[Batch]]], place: Place, row: int) -> Iterator[Slice]:

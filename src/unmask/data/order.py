@@ -6,7 +6,7 @@ Shapes: U units of a source, N units of an epoch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -118,6 +118,57 @@ class Shuffled(Order):
         if self.shares is None:
             return rng.permutation(count), bounds
         return rng.choice(count, count, p=self.shares / self.shares.sum()), bounds
+
+
+class Classes(NamedTuple):
+    """Classes whose units must be in one batch with each other, because the loss compares them.
+
+    numbers  [U] the class of each unit, from 0
+    each     number of units of a class that a batch has at a time, such as 4
+    """
+
+    numbers: np.ndarray
+    each: int
+
+    def of(self, units: Sequence[int]) -> Classes:
+        """The classes of some of the units, numbered from 0 again."""
+        return Classes(np.unique(self.numbers[np.asarray(units)], return_inverse=True)[1], self.each)
+
+
+class ByClass(Order):
+    """Blocks with several units of each of several classes (Hermans et al. 2017, section 2, "PK batches"); every unit
+    once an epoch.
+
+    In each epoch the units of a class are shuffled and cut into groups: of `each` units, or of at least 2 where they
+    do not divide; the only unit of its class is a group. The groups of a class are spread evenly over the epoch, so
+    that those of a block are of different classes if there are enough classes.
+    """
+
+    def __init__(self, source: Source[Any], size: int, classes: Classes, *, seed: int, ranks: int = 1) -> None:
+        """size: approximate number of units of a block, over all ranks.
+
+        Raises UnmaskError if a block has fewer than two groups for each rank.
+        """
+        counts = np.bincount(classes.numbers)
+        self.groups = np.maximum(np.minimum(-(-counts // classes.each), counts // 2), 1).tolist()
+        self.members = np.split(np.argsort(classes.numbers, kind="stable"), np.cumsum(counts)[:-1])
+        total, wanted, least = sum(self.groups), size // classes.each, 2 * ranks
+        if min(total, wanted) < least:
+            what = f"A batch of {size} rows" if wanted < least else plural(len(classes.numbers), "training row")
+            raise UnmaskError(
+                f"{what}, {classes.each} of a class, cannot give each of {plural(ranks, 'process', 'processes')} two "
+                f"classes: use at least {least * classes.each}."
+            )
+        super().__init__(source, seed=seed, blocks=min(max(round(total / wanted), 1), total // least))
+
+    def _draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        groups, turns = list[np.ndarray](), list[np.ndarray]()
+        for members, count in zip(self.members, self.groups, strict=True):
+            groups += np.array_split(rng.permutation(members), count)
+            turns.append((np.arange(count) + rng.random(count)) / count)
+        groups = [groups[i] for i in np.argsort(np.concatenate(turns))]
+        ends = np.cumsum([0, *map(len, groups)])[np.linspace(0, len(groups), self.blocks + 1).astype(np.int64)]
+        return np.concatenate(groups), np.stack([ends[:-1], ends[1:]], 1)
 
 
 class ByLength(Order):

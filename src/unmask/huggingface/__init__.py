@@ -18,6 +18,7 @@ from unmask.huggingface.folder import (
     words_of,
 )
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
+from unmask.huggingface.resizing import fitted, resized
 
 __all__ = [
     "ENCODER_DECODER",
@@ -29,11 +30,13 @@ __all__ = [
     "average",
     "config_of",
     "export",
+    "fitted",
     "holds_encoder_decoder",
     "load",
     "names",
     "only_here",
     "opened",
+    "resized",
     "save",
     "words_of",
 ]

@@ -39,6 +39,7 @@ from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.heads import asked_of
 from unmask.models.model import Model, ModelConfig
+from unmask.models.rebuilding import in_folder
 from unmask.models.stack_model import StackModel
 from unmask.nn import Classifier
 from unmask.nn.lora import adapters
@@ -130,7 +131,8 @@ def save(
     Raises UnmaskError, before it writes anything, if no table describes the model, if the number of labels differs from
     that of the outputs, or if the processor belongs to another model; also if the folder cannot be written.
     """
-    folder, table = Path(folder), table_of(model.config)
+    folder, model = Path(folder), in_folder(model)
+    table = table_of(model.config)
     if processor is not None:
         processor = table.processor.of(processor)
         table.processor.check(processor, model.config, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -55,6 +56,10 @@ class ProcessorFiles(ABC, Generic[P]):
     @abstractmethod
     def save(self, processor: P, folder: Path, model: Any) -> list[str]:
         """Write the processor of a model. Returns the names of its files."""
+
+    def fitted(self, processor: P, config: Any) -> P:
+        """The processor with the settings that the config of a model decides."""
+        return processor
 
     def fields(self, processor: P, model: Any) -> Mapping[str, Any]:
         """The fields of config.json that depend on the processor."""
@@ -171,6 +176,10 @@ class Images(ProcessorFiles[ImageProcessor]):
 
     def check(self, processor: ImageProcessor, config: Any, folder: Path) -> None:
         processor.for_model(config)
+
+    def fitted(self, processor: ImageProcessor, config: Any) -> ImageProcessor:
+        """The size of pictures, and the places before the patches."""
+        return replace(processor.resized(config.size), summaries=tuple(map(int, config.summaries)))
 
     def save(self, processor: ImageProcessor, folder: Path, model: Any) -> list[str]:
         return processor.for_model(model.config).save(folder)

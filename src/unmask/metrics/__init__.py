@@ -1,4 +1,4 @@
-"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, translations.
+"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, verification, translations.
 
 Metrics are fractions from 0 to 1, never percentages, except BLEU and chrF, which are published from 0 to 100.
 Correlations go from -1 to 1, and errors are in the unit of the scores.
@@ -9,7 +9,7 @@ from unmask.metrics.classes import of_classes, of_label_sets, per_class, per_lab
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
 from unmask.metrics.hypotheses import tokenised_lines
 from unmask.metrics.ngrams import textbook_bleu
-from unmask.metrics.ranking import mean_reciprocal_rank, of_ranks, ranks, recall_at
+from unmask.metrics.ranking import mean_reciprocal_rank, of_neighbours, of_ranks, ranks, recall_at
 from unmask.metrics.scores import of_scores
 from unmask.metrics.significance import Comparison, confidence_interval, paired_bootstrap
 from unmask.metrics.translation import (
@@ -25,6 +25,7 @@ from unmask.metrics.translation import (
     token_accuracy,
     tokenizer_for,
 )
+from unmask.metrics.verification import Roc, of_verification, pairs_of, roc
 
 __all__ = [
     "Bleu",
@@ -32,6 +33,7 @@ __all__ = [
     "ChrF",
     "Comparison",
     "PREFIXES",
+    "Roc",
     "Score",
     "are_iob",
     "best_threshold",
@@ -47,17 +49,21 @@ __all__ = [
     "of_answers",
     "of_classes",
     "of_label_sets",
+    "of_neighbours",
     "of_ranks",
     "of_scores",
     "of_spans",
     "of_tags",
+    "of_verification",
     "outside",
     "paired_bootstrap",
+    "pairs_of",
     "per_class",
     "per_label",
     "per_tag",
     "ranks",
     "recall_at",
+    "roc",
     "spans",
     "textbook_bleu",
     "token_accuracy",

@@ -13,6 +13,7 @@ from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
+from unmask.models.rebuilding import resized
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
@@ -54,4 +55,5 @@ __all__ = [
     "Vgg",
     "Vit",
     "Writer",
+    "resized",
 ]

@@ -20,7 +20,7 @@ from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.models.vit import Vit
-from unmask.nn import Classifier, Embedding, Learned, Places
+from unmask.nn import Classifier, Embedding, LearnedGrid, Places
 from unmask.nn.feature_maps import pictures
 from unmask.types import Batch, Head, Kind, Signal
 
@@ -63,7 +63,7 @@ class Cct(Vit):
         """x_0 = MaxPool(ReLU(Conv2d(x))) (section 3.2, equation 1), and learned positions."""
         tokenizer = Tokenizer(self)
         return Embedding(
-            Places(tokenizer, self.dim, ()), position=Learned(self.grid**2, self.dim), dropout=self.dropout
+            Places(tokenizer, self.dim, ()), position=LearnedGrid(self.grid, self.dim), dropout=self.dropout
         )
 
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:

@@ -61,7 +61,7 @@ class ConvolutionalConfig(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures"})
+        return frozenset({"pictures", "projections"})
 
     @abstractmethod
     def embedding(self) -> nn.Module:
@@ -73,6 +73,14 @@ class ConvolutionalConfig(ModelConfig):
 
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.width, head.outputs)
+
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The layer of a classifier, whose outputs are the numbers of a vector."""
+        return self.sequence_head(head, token)
+
+    def projection_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """W2 relu(W1 h) (Chen et al. 2020, section 2.1)."""
+        return nn.Sequential(nn.Linear(self.width, self.width), nn.ReLU(), nn.Linear(self.width, head.outputs))
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """As `ModelConfig.build`; the default has no heads. Heads read a mean, so that there is never a pooler."""
@@ -115,14 +123,18 @@ class ConvolutionalModel(StackModel):
         """In evaluation mode, as a frozen trunk is; in training, batch normalisation mixes the pictures of a batch."""
         return True
 
+    def head_inputs(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
+        """All heads read summaries of pictures, [M, D]."""
+        return self.summary(hidden_BTD, places_M, batch)
+
     def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
         """The mean of the last feature map (global average pooling) of each picture that holds one of these places,
-        [M, D]. Without a batch, each row is one picture."""
+        [M, D]; a class token before the patches belongs to their picture. Without a batch, each row is one picture."""
         N, T = self.config.grid**2, hidden_BTD.shape[1]
         first_M = places_M // T * T
         if batch is not None:
-            starts = _signal(batch).places[::N].contiguous()
-            first_M = starts[torch.searchsorted(starts, places_M.contiguous(), right=True) - 1]
+            ends = _signal(batch).places[N - 1 :: N].contiguous()
+            first_M = ends[torch.searchsorted(ends, places_M.contiguous())] - (N - 1)
         inside_MN = first_M[:, None] + torch.arange(N, device=places_M.device)
         return hidden_BTD.flatten(0, 1)[inside_MN].mean(1)
 

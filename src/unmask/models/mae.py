@@ -7,16 +7,16 @@ the decoder, F numbers of a patch, M pictures that are asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.models.vit import Vit
-from unmask.nn import Embedding, Learned, Patch, Places, Stack
+from unmask.nn import Embedding, LearnedGrid, Patch, Places, Stack
 from unmask.types import Batch, Head
 
 
@@ -50,6 +50,13 @@ class Mae(Vit):
     def offers(self) -> frozenset[str]:
         return frozenset({"pictures", "pixel decoder"})
 
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """With a head for a task, a ViT: it has the same encoder, and classes for tasks in `transformers`. The fixed
+        position vectors become learned ones."""
+        if not heads or any(head.pretraining for head in heads.values()):
+            return self
+        return Vit(**{field.name: getattr(self, field.name) for field in fields(Vit)})
+
     def embedding(self) -> Embedding:
         """As a ViT, with fixed position vectors and without dropout."""
         patches = Patch(self.channels * self.patch**2, self.dim)
@@ -65,7 +72,9 @@ class Mae(Vit):
         return MaeModel(self, self.embedding(), self.stack(), pooler=pooler, heads=heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Matrices from Xavier's uniform (appendix A.1), the rest as in a ViT; positions keep their sines."""
+        """Matrices from Xavier's uniform (appendix A.1), the rest as in a ViT; positions keep their sines. Queries,
+        keys and values are three matrices, as in the code of ViT that the paper follows; the authors' code for PyTorch
+        draws them as one."""
         super().initialise(module, seed)
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
@@ -77,15 +86,19 @@ class Mae(Vit):
                 nn.init.trunc_normal_(part.hidden, std=self.std, generator=generator)
 
 
-class Grid(Learned):
+class Grid(LearnedGrid):
     """Fixed vectors of the places of a square grid: sines and cosines of the column in the first half, of the row in
     the second (He et al. 2022, appendix A.1). The class token, at place 0, has the zero vector. Folders store it."""
 
     def __init__(self, side: int, dim: int) -> None:
-        super().__init__(side**2 + 1, dim)
-        self.side = side
+        super().__init__(side, dim, before=1)
         self.table.weight.requires_grad_(False)
         self.reset()
+
+    def fitted(self, weight: Tensor) -> Tensor:
+        """The table of a grid of another size becomes the one of this size: the vectors are computed, not
+        interpolated."""
+        return weight if len(weight) == self.length else self.table.weight.detach()
 
     @torch.no_grad()
     def reset(self) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from torch import nn
 
 from unmask.config import Config
+from unmask.errors import UnmaskError
 from unmask.nn import LinearChainCRF
 from unmask.types import Head
 
@@ -95,6 +96,18 @@ class ModelConfig(Config, ABC):
         seed    of the initialisation; None leaves it to the caller, who sets the parameters anyway
         pooler  add the pooler even where no head needs it
         """
+
+    def at_size(self, size: int) -> Self:
+        """This config for pictures of `size` pixels of a side (`models.resized`). Raises UnmaskError for a size that
+        the model cannot read, and for a model that reads no pictures."""
+        if "pictures" not in self.offers:
+            raise UnmaskError(f"A {type(self).__name__} reads no pictures: it has no size to change.")
+        return self.replace(size=size)
+
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """The config that a folder stores for a model with these heads: this one, or that of another page that has the
+        same parameters and outputs, and is published with such heads."""
+        return self
 
     def transitions_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         """The scores of adjacent tags (a linear-chain CRF), which read the outputs of a token head, not hidden

@@ -1,6 +1,6 @@
 """Swin: attention within shifted windows, on a grid of patches that is merged from stage to stage (Liu et al. 2021).
 
-Shapes: B pictures, G patches of a side of the grid, N = G * G places of a picture, D width, M targets.
+Shapes: G patches of a side of the grid, D width.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from unmask.errors import UnmaskError
 from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
-from unmask.models.stack_model import StackModel
+from unmask.models.swin_model import SwinModel
 from unmask.nn import (
     ACTIVATIONS,
     ActivationName,
@@ -24,13 +24,14 @@ from unmask.nn import (
     Classifier,
     Embedding,
     FeedForward,
+    LearnedGrid,
     Patch,
     Places,
     Residual,
     truncated_normal,
 )
-from unmask.nn.windows import PatchMerging, Stages, StochasticDepth, WindowAttention, WindowBias
-from unmask.types import Batch, Head, Kind
+from unmask.nn.windows import MergedPatches, PatchMerging, Stages, StochasticDepth, WindowAttention, WindowBias
+from unmask.types import Head, Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Swin(ModelConfig):
     window      patches of a side of a window; a stage whose grid is smaller has windows of its grid
     ratio       width inside the feed-forward, divided by D
     bias        whether queries, keys and values have one
+    absolute    whether patches also have learned position vectors (section 4.4)
+    hides       whether it has a vector for masked patches, which pre-training with masked patches needs
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
     drop_path   rate of stochastic depth of the last block while training; it grows from 0 at the first
     std         of the initialisation
@@ -60,6 +63,8 @@ class Swin(ModelConfig):
     window: int = 7
     ratio: float = 4.0
     bias: bool = True
+    absolute: bool = False
+    hides: bool = False
     activation: ActivationName = "gelu"
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -96,16 +101,35 @@ class Swin(ModelConfig):
 
     @property
     def offers(self) -> frozenset[str]:
-        return frozenset({"pictures"})
+        return frozenset({"pictures", "masked patches"})
 
     @property
     def width(self) -> int:
-        return self.dim * 2 ** (len(self.depths) - 1)
+        return self.dim * self.merged
+
+    @property
+    def merged(self) -> int:
+        """Patches of a side of what one place of the last stage covers."""
+        return 2 ** (len(self.depths) - 1)
+
+    def at_size(self, size: int) -> Self:
+        """As `ModelConfig.at_size`, for sizes that the stages divide."""
+        return self if size == self.size else super().at_size(self._divided(size))
+
+    def _divided(self, size: int) -> int:
+        """The size, if patches merge without padding. Raises UnmaskError for another one."""
+        multiple = self.patch * self.merged
+        if size % multiple:
+            raise UnmaskError(f"The stages do not divide {size} pixels evenly: choose a multiple of {multiple}.")
+        return size
 
     def embedding(self) -> Embedding:
-        """A linear map of each patch, and a norm (section 3.1); its eps is 1e-5, as published."""
-        patches = Patch(self.channels * self.patch**2, self.dim)
-        return Embedding(Places(patches, self.dim, ()), norm=nn.LayerNorm(self.dim), dropout=self.dropout)
+        """A linear map of each patch, and a norm (section 3.1); its eps is 1e-5, as published. The vector of masked
+        patches is not normalised (Xie et al. 2022)."""
+        patches = Patch(self.channels * self.patch**2, self.dim, norm=nn.LayerNorm(self.dim))
+        kinds = (Kind.MASK,) if self.hides else ()
+        position = LearnedGrid(self.grid, self.dim) if self.absolute else None
+        return Embedding(Places(patches, self.dim, kinds), position=position, dropout=self.dropout)
 
     def block(self, stage: int, grid: int, shifted: bool, rate: float) -> nn.Module:
         """z' = (S)W-MSA(LN(z)) + z; MLP(LN(z')) + z' (equation 3)."""
@@ -139,6 +163,16 @@ class Swin(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.width, head.outputs)
 
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The layer of a classifier, whose outputs are the numbers of a vector."""
+        return self.sequence_head(head, token)
+
+    def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """Outputs for each patch, from the state of the last stage that covers it: in SimMIM a convolution of 1 x 1 and
+        a pixel shuffle (Xie et al. 2022, section 3.3)."""
+        self._divided(self.size)
+        return nn.Sequential(OrderedDict(output=MergedPatches(self.width, self.merged**2, head.outputs)))
+
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """As `ModelConfig.build`; the default has no heads. Heads read a mean, so that there is never a pooler."""
         made = {name: head_of(self, head) for name, head in (heads or {}).items()}
@@ -148,37 +182,15 @@ class Swin(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights from a truncated normal; biases, those of relative positions included, zero."""
-        truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
-
-
-class SwinModel(StackModel):
-    """Reads pictures one by one, however they are packed; its hidden states have one row a picture."""
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Hidden states [B, N', D'] of the last stage, one row a picture, in the order of the signal. Raises
-        UnmaskError for pictures of another size."""
-        x_BND = self.embedding(batch.tokens, None, None, batch.signal).flatten(0, 1)
-        places, N = _places(batch), self.config.length
-        assert N is not None
-        if len(places) % N:
-            raise UnmaskError(f"Pictures must have {N} patches for this model: prepare them by its image processor.")
-        hidden_BND: Tensor = self.stack(x_BND[places].unflatten(0, (-1, N)))
-        return hidden_BND
-
-    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
-        """The mean of the last stage over each picture that holds one of these places, [M, D']."""
-        N = self.config.length
-        assert N is not None
-        if batch is None:
-            return hidden_BTD.mean(1)[places_M // N]
-        inside_MB = places_M[:, None] - _places(batch)[::N]
-        return hidden_BTD.mean(1)[((inside_MB >= 0) & (inside_MB < N)).int().argmax(1)]
-
-
-def _places(batch: Batch) -> Tensor:
-    assert batch.signal is not None  # `Places` has refused others
-    return batch.signal.places
+        """Weights and the vector of masked patches from a truncated normal; biases, those of relative positions
+        included, zero."""
+        generator = torch.Generator().manual_seed(seed)
+        truncated_normal(module, self.std, generator)
+        for part in module.modules():
+            if isinstance(part, MergedPatches):
+                nn.init.trunc_normal_(part.weight, std=self.std, generator=generator)
+            elif isinstance(part, Places) and self.hides:
+                nn.init.trunc_normal_(part.kinds[Kind.MASK.name], std=self.std, generator=generator)
 
 
 SIZES: dict[str, dict[str, Any]] = {

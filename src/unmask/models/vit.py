@@ -21,7 +21,7 @@ from unmask.nn import (
     Classifier,
     Embedding,
     FeedForward,
-    Learned,
+    LearnedGrid,
     Patch,
     Places,
     Pooler,
@@ -96,7 +96,7 @@ class Vit(ModelConfig):
         """[x_class; x_p^1 E; ...; x_p^N E] + E_pos (equation 1)."""
         patches = Patch(self.channels * self.patch**2, self.dim)
         kinds = (*self.summaries, Kind.MASK) if self.hides else self.summaries
-        position = Learned(self.grid**2 + len(self.summaries), self.dim)
+        position = LearnedGrid(self.grid, self.dim, before=len(self.summaries))
         return Embedding(Places(patches, self.dim, kinds), position=position, dropout=self.dropout)
 
     def block(self, drop_path: float = 0.0) -> Block:
@@ -122,6 +122,10 @@ class Vit(ModelConfig):
 
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.dim, head.outputs)
+
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The layer of a classifier, whose outputs are the numbers of a vector."""
+        return self.sequence_head(head, token)
 
     def projection_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """W2 relu(W1 h) (Chen et al. 2020, section 2.1)."""

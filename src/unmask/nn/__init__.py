@@ -57,7 +57,17 @@ from unmask.nn.initialise import truncated_normal, xavier_gates, xavier_uniform
 from unmask.nn.lora import LoRALinear
 from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.multi_step_attention import Memory, MultiStepAttention
-from unmask.nn.position import ALiBi, Learned, Position, Rotary, Sinusoidal, SinusoidalHalves, T5Bias, TransformerXL
+from unmask.nn.position import (
+    ALiBi,
+    Learned,
+    LearnedGrid,
+    Position,
+    Rotary,
+    Sinusoidal,
+    SinusoidalHalves,
+    T5Bias,
+    TransformerXL,
+)
 from unmask.nn.recurrent import Recurrent
 from unmask.nn.recurrent_encoder import Bridge, RecurrentEncoder, ReversedEncoder, backwards
 from unmask.nn.recurrent_stack import RecurrentLayer, RecurrentStack
@@ -107,6 +117,7 @@ __all__ = [
     "Keys",
     "LanguageModelHead",
     "Learned",
+    "LearnedGrid",
     "LinearChainCRF",
     "LoRALinear",
     "Logits",

@@ -44,15 +44,15 @@ class ScaledToken(Token):
 
 class Patch(nn.Module):
     """A linear map of the raw numbers of a place, such as the pixels of a patch (ViT, Dosovitskiy et al. 2021, equation
-    1). The published code computes it as a convolution with the same weights."""
+    1), and a norm if there is one. The published code computes the map as a convolution with the same weights."""
 
-    def __init__(self, numbers: int, dim: int):
+    def __init__(self, numbers: int, dim: int, norm: nn.Module | None = None):
         super().__init__()
-        self.project = nn.Linear(numbers, dim)
+        self.project, self.norm = nn.Linear(numbers, dim), norm or nn.Identity()
 
     def forward(self, signal: Signal, shape: torch.Size) -> Tensor:
         """The values [P, F] of a signal in rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
-        vectors_PD = self.project(signal.values)
+        vectors_PD = self.norm(self.project(signal.values))
         rows_ND = vectors_PD.new_zeros(shape.numel(), vectors_PD.shape[-1]).index_copy(0, signal.places, vectors_PD)
         return rows_ND.unflatten(0, shape)
 

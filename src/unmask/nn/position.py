@@ -10,6 +10,7 @@ import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
@@ -79,6 +80,30 @@ class Learned(Position):
 
     def _too_long(self, what: str) -> UnmaskError:
         return UnmaskError(f"{what} is beyond the {self.length} positions of this model; shorten the sequences.")
+
+
+class LearnedGrid(Learned):
+    """One learned vector for each place of a square grid, and for the places before it (ViT, section 3.1).
+
+    side    G, places of a side of the grid
+    before  places before the grid, such as the class token
+    """
+
+    def __init__(self, side: int, dim: int, before: int = 0):
+        super().__init__(before + side**2, dim)
+        self.side, self.before = side, before
+
+    def fitted(self, weight: Tensor) -> Tensor:
+        """The table of a grid of another size, [before + G'^2, D], interpolated to this one, [before + G^2, D]: bicubic
+        and without antialiasing, as `transformers` does (ViT, section 3.2). Places before the grid keep their
+        vectors."""
+        side = math.isqrt(len(weight) - self.before)
+        if side == self.side:
+            return weight
+        first, grid_ND = weight[: self.before], weight[self.before :]
+        grid_1DGG = grid_ND.T.unflatten(1, (side, side))[None].float()
+        other_1DGG = F.interpolate(grid_1DGG, (self.side, self.side), mode="bicubic", align_corners=False)
+        return torch.cat([first, other_1DGG[0].flatten(1).T.to(weight)])
 
 
 class Sinusoidal(Position):

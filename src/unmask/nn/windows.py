@@ -2,7 +2,7 @@
 et al. 2021, section 3); and stochastic depth.
 
 Shapes: B pictures, G places along a side of the grid, N = G * G places, W places along a side of a window, T = W * W,
-P windows of a picture, H heads, D width.
+P windows of a picture, H heads, D width, C outputs.
 """
 
 from __future__ import annotations
@@ -110,6 +110,23 @@ class PatchMerging(nn.Module):
         x_BGGD = F.pad(x_BND.unflatten(1, (self.grid, self.grid)), (0, 0, 0, more, 0, more))
         four = [x_BGGD[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
         return self.reduction(self.norm(torch.cat(four, -1).flatten(1, 2)))
+
+
+class MergedPatches(nn.Module):
+    """Outputs for each of the K patches that a state covers after their merging: a linear map of the state.
+
+    weight  [C, K, D]     bias  [C * K]
+    """
+
+    def __init__(self, dim: int, patches: int, outputs: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(outputs, patches, dim))
+        self.bias = nn.Parameter(torch.zeros(outputs * patches))
+
+    def forward(self, x_BND: Tensor) -> Tensor:
+        """[..., D] -> [..., K, C]."""
+        outputs = F.linear(x_BND, self.weight.flatten(0, 1), self.bias)
+        return outputs.unflatten(-1, self.weight.shape[:2]).transpose(-2, -1)
 
 
 class StochasticDepth(nn.Module):

@@ -106,6 +106,13 @@ class ObjectiveConfig(Config):
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
         """Raises UnmaskError where a folder lacks what this objective needs to train its model further."""
 
+    def mismatch(self, corpus: object, folder: object) -> str:
+        """A sentence: the processor of a corpus differs from that of the folder that a run starts from."""
+        return (
+            f"The corpus {corpus} was not built with the tokenizer of {folder}; build it again with: unmask corpus "
+            f"build --tokenizer {folder} --data ... --out ..."
+        )
+
     def check_changes(self, usual: ObjectiveConfig, folder: object) -> None:
         """Raises UnmaskError where this differs from `usual` in a field that the weights of a folder fix."""
 

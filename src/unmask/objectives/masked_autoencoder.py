@@ -114,7 +114,7 @@ class MaskedAutoencoderConfig(PictureConfig):
         return {**super().model_fields(processor), **self.model_settings()}
 
     def model_settings(self) -> dict[str, Any]:
-        return {"rate": self.rate, "normalised": self.normalised}
+        return {**super().model_settings(), "rate": self.rate, "normalised": self.normalised}
 
     def build(self, processor: ImageProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         return MaskedAutoencoder(processor, rate=self.rate, normalised=self.normalised)

@@ -177,6 +177,15 @@ class PictureConfig(ObjectiveConfig):
     def model_fields(self, processor: ImageProcessor) -> dict[str, Any]:
         return {"size": self.size, "patch": self.patch, "channels": self.channels}
 
+    def mismatch(self, corpus: object, folder: object) -> str:
+        return (
+            f"The pictures in {corpus} would be prepared otherwise than those that {folder} was trained on: leave "
+            f"--patch and --channels out, and copy preprocessor_config.json from {folder} to {corpus}."
+        )
+
+    def model_settings(self) -> dict[str, Any]:
+        return {"size": self.size}
+
     def of_model(self, model: ModelConfig) -> Self:
         fields = {name: getattr(model, name) for name in self.of_folder if hasattr(model, name)}
         return replace(self, **fields)

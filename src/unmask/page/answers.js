@@ -10,6 +10,7 @@ const PANELS = {
   "next-sentence": nextSentence,
   classify,
   classifyPicture,
+  comparePictures,
   question,
   tag,
   choose,
@@ -149,6 +150,17 @@ function classify(root, model) {
   });
 }
 
+/** The bytes of a file in Base64. */
+async function bytesOf(file) {
+  const source = await new Promise((done, failed) => {
+    const reader = new FileReader();
+    reader.onload = () => done(reader.result);
+    reader.onerror = () => failed(new Error(`The browser cannot read ${file.name}.`));
+    reader.readAsDataURL(file);
+  });
+  return source.slice(source.indexOf(",") + 1);
+}
+
 /** A picture is chosen or dropped; the page sends the bytes of its file. */
 function classifyPicture(root, model) {
   const place = h("div", { "aria-live": "polite" });
@@ -159,13 +171,7 @@ function classifyPicture(root, model) {
     empty(place, h("p", { class: "busy" }, "Working …"));
     const stage = h("div", {});
     try {
-      const source = await new Promise((done, failed) => {
-        const reader = new FileReader();
-        reader.onload = () => done(reader.result);
-        reader.onerror = () => failed(new Error(`The browser cannot read ${file.name}.`));
-        reader.readAsDataURL(file);
-      });
-      const found = await predict(model, { picture: source.slice(source.indexOf(",") + 1) });
+      const found = await predict(model, { picture: await bytesOf(file) });
       const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
       const shown = h("canvas", { role: "img", "aria-label": file.name });
       const picture = await createImageBitmap(file).catch(() => null);
@@ -183,6 +189,23 @@ function classifyPicture(root, model) {
   const input = h("input", { type: "file", accept: "image/*", "aria-label": "Picture", onchange: () => answer(input.files[0]) });
   const form = h("form", { onsubmit: (event) => event.preventDefault(), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), answer(event.dataTransfer.files[0])) }, field("Picture: choose a file, or drop one here", input));
   empty(root, form, place);
+}
+
+/** Several pictures are chosen; a matrix shows the cosines of their vectors. */
+function comparePictures(root, model) {
+  const place = h("div", { "aria-live": "polite" });
+  async function compare(files) {
+    empty(place, h("p", { class: "busy" }, "Working …"));
+    try {
+      const texts = await Promise.all([...files].map(async (file) => ({ picture: await bytesOf(file) })));
+      const { embeddings } = await ask("embed", { model: model.name, texts });
+      empty(place, cosines([...files].map((file) => file.name), embeddings));
+    } catch (error) {
+      empty(place, h("p", { class: "error", role: "alert" }, error.message));
+    }
+  }
+  const input = h("input", { type: "file", accept: "image/*", multiple: true, "aria-label": "Pictures", onchange: () => input.files.length && compare(input.files) });
+  empty(root, h("form", { onsubmit: (event) => event.preventDefault() }, field("Pictures: choose two or more files", input)), place);
 }
 
 /** Gradient × input and attention for each token. */
@@ -251,15 +274,20 @@ function similarity(root, model) {
   const { run } = asking(root, [{ label: "Sentences, one a line", value: lines, rows: 6 }], async ([text], place) => {
     const texts = text.split("\n").filter((line) => line.trim());
     const { embeddings } = await ask("embed", { model: model.name, texts });
-    const unit = embeddings.map((vector) => {
-      const length = Math.hypot(...vector) || 1;
-      return vector.map((value) => value / length);
-    });
-    const values = Float32Array.from(unit.flatMap((a) => unit.map((b) => a.reduce((sum, value, i) => sum + value * b[i], 0))));
-    const names = texts.map((one) => (one.length > 24 ? `${one.slice(0, 23)}…` : one));
-    empty(place, matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values }], signed: true, label: "Similarity", say: (i, j) => `${texts[i]}\n${texts[j]}\ncosine ${short(values[i * texts.length + j])}` }));
+    empty(place, cosines(texts, embeddings));
   }, { button: "Compare" });
   run();
+}
+
+/** A matrix of the cosines of vectors, with the text or name of each. */
+function cosines(texts, embeddings) {
+  const unit = embeddings.map((vector) => {
+    const length = Math.hypot(...vector) || 1;
+    return vector.map((value) => value / length);
+  });
+  const values = Float32Array.from(unit.flatMap((a) => unit.map((b) => a.reduce((sum, value, i) => sum + value * b[i], 0))));
+  const names = texts.map((one) => (one.length > 24 ? `${one.slice(0, 23)}…` : one));
+  return matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values }], signed: true, label: "Similarity", say: (i, j) => `${texts[i]}\n${texts[j]}\ncosine ${short(values[i * texts.length + j])}` });
 }
 
 // ---------------------------------------------------------------------------------------------------- writing

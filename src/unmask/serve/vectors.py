@@ -17,11 +17,12 @@ from unmask import huggingface
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import Source, decode
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.pictures.reading import Picture
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 from unmask.kernels.devices import placed
 from unmask.serve.predictor import Predictor
-from unmask.tasks import TASKS
+from unmask.tasks import TASKS, task_found
 from unmask.tasks.summaries import summaries
 
 AT_ONCE = 4_096  # texts that are read ahead, so that texts of similar length share a batch
@@ -47,16 +48,25 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
 def picture_vectors(
     folder: Path | str, pictures: Sequence[Source], *, device: torch.device | str = "cpu"
 ) -> Iterator[np.ndarray]:
-    """The summaries [n, D] float32 of some hundred pictures at a time, in order, by the trunk of a model folder.
+    """The vectors [n, D] float32 of some hundred pictures at a time, in order: those of the task if the folder was
+    fine-tuned for vectors, else the summaries by its trunk.
 
     Raises UnmaskError for a model that reads no pictures, and for a file that cannot be decoded.
     """
-    loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     if not isinstance(loaded.processor, ImageProcessor):
         raise UnmaskError(f"{folder} holds a model that reads no pictures: give texts by --file.")
+    task = task_found(list(loaded.model.heads), loaded.settings)
+    parts = (pictures[i : i + PICTURES_AT_ONCE] for i in range(0, len(pictures), PICTURES_AT_ONCE))
+    if task is not None and task.gives_vectors:
+        predictor = Predictor(loaded, device=device, precision="fp32")
+        for some in parts:
+            yield np.concatenate(predictor.found([Picture(place=str(one), source=one) for one in some]))
+        return
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})  # a head may have another summary
     model, processor = placed(loaded.model, device), loaded.processor
-    for begin in range(0, len(pictures), PICTURES_AT_ONCE):
-        some = pictures[begin : begin + PICTURES_AT_ONCE]
+    assert isinstance(processor, ImageProcessor)
+    for some in parts:
         examples = [processor.example(decode(one, processor.channels)) for one in some]
         yield summaries(model, examples, processor)
 

@@ -12,6 +12,7 @@ from unmask.tasks.embedding import Embedding, metric_for
 from unmask.tasks.image_classification import ImageClassification
 from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
+from unmask.tasks.picture_embedding import PictureEmbedding
 from unmask.tasks.question_answering import QuestionAnswering
 from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, task_named, task_of
 from unmask.tasks.regression import Regression
@@ -29,6 +30,7 @@ __all__ = [
     "Encoded",
     "MultiLabel",
     "MultipleChoice",
+    "PictureEmbedding",
     "QuestionAnswering",
     "Regression",
     "Roles",
@@ -58,5 +60,6 @@ for task in (
     MultipleChoice,
     Embedding,
     ImageClassification,
+    PictureEmbedding,
 ):
     TASKS[task.task_name] = task

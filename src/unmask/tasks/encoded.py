@@ -12,6 +12,7 @@ import numpy as np
 
 from unmask.data.examples import Collate, PackedGroups, lengths_of
 from unmask.data.labelled.rows import Row
+from unmask.data.order import Classes
 from unmask.data.processor import Processor
 from unmask.types import Batch, Example
 
@@ -27,6 +28,8 @@ class Encoded:
     cut       indices of the rows that lost tokens
     split     number of rows that became several windows, without losing tokens
     together  whether the examples of a row must be in one batch, because the loss compares them
+    classes   the classes of rows of which a batch must have several each, because the loss compares them; None: rows
+              are drawn at random
     collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
     targets   adds targets to the batches of training; None: the examples have them all
     """
@@ -38,6 +41,7 @@ class Encoded:
     cut: tuple[int, ...] = ()
     split: int = 0
     together: bool = False
+    classes: Classes | None = None
     collate: Collate | None = None
     targets: Callable[[Batch], Batch] | None = None
 

@@ -77,7 +77,7 @@ def regression_on_pictures(
 
     Raises UnmaskError for a picture that cannot be decoded.
     """
-    train_NF = _all(train, features)
+    train_NF = features_of(train, features)
     if len(train_NF) < train_NF.shape[1]:
         # The weights of a regression with an L2 penalty lie in the span of the training rows: N numbers for each
         # picture give the same answers as F, in a fraction of the time.
@@ -89,11 +89,12 @@ def regression_on_pictures(
         return found_NF if basis_NF is None else found_NF @ basis_NF.T
 
     answer = regression.classes(reduced(train_NF), true_N, count)
-    return lambda rows: list(answer(reduced(_all(rows, features)))[:, None])
+    return lambda rows: list(answer(reduced(features_of(rows, features)))[:, None])
 
 
-def _all(rows: Sequence[Row], features: Features) -> np.ndarray:
-    """[N, F] float32 of pictures that are resized to squares of SIDE pixels."""
+def features_of(rows: Sequence[Row], features: Features) -> np.ndarray:
+    """[N, F] float32 of pictures that are resized to squares of SIDE pixels. Raises UnmaskError for a picture that
+    cannot be decoded."""
     found = []
     for pixels_HWC in pixels_of(rows):
         square = resize(pixels_HWC, SIDE, SIDE, BILINEAR)

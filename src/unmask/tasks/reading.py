@@ -102,14 +102,12 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
 
 
 def _held_out(sets: dict[str, Dataset], rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
-    """The sets with a tenth of the training rows as dev rows, stratified by class if the rows have that option."""
+    """The sets with about a tenth of the training rows as dev rows, chosen by `Rows.hold_out`."""
     whole = sets["train"]
     if len(whole) < 10:
         few = plural(len(whole), "row")
         raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
-    stratified = bool(getattr(rows, "stratify", False))
-    dev, train = dataset.hold_out(whole, round(len(whole) / 10), rng, stratified=stratified)
-    how = "the same share of each class" if stratified else "at random"
+    dev, train, how = rows.hold_out(whole, round(len(whole) / 10), rng)
     say(f"There are no dev rows; held out instead, {how}: {plural(len(dev), 'row')} of {whole.path}.")
     return {"train": train, "dev": dev, **{name: found for name, found in sets.items() if name == "test"}}
 

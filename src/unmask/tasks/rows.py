@@ -9,8 +9,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from unmask.config import Config
 from unmask.data.files.tables import format_by_name
+from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import Dataset
 
 _COLUMN = "column"
 
@@ -48,6 +52,13 @@ class Rows(Config):
     """Fields that have no effect where the rows of one file are scored."""
     BEFORE: ClassVar[dict[str, Any]] = {}
     """Field -> the value that runs from before the field had in effect."""
+
+    def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
+        """About `count` rows for evaluation, the rows that remain for training, and how they were chosen: with the same
+        share of each class, if the rows have that option."""
+        stratified = bool(getattr(self, "stratify", False))
+        how = "the same share of each class" if stratified else "at random"
+        return *dataset.hold_out(whole, count, rng, stratified=stratified), how
 
     @classmethod
     def columns(cls) -> tuple[str, ...]:

@@ -35,6 +35,8 @@ from unmask.types import Batch
 Say = Callable[[str], None]
 Score = Callable[[Sequence[Row]], Mapping[str, float]]
 """Rows -> metrics."""
+Curve = dict[str, Any]
+"""A curve as JSON values: names of its axes `x` and `y`, `points` [[x, y], ...], and whether `x` is logarithmic."""
 Outcomes = Literal["one", "several", "score"]
 
 
@@ -163,6 +165,12 @@ class Task(Objective):
         raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
 
     @classmethod
+    def prepared(cls, loaded: Loaded[Model], options: Any) -> Loaded[Model]:
+        """The folder that training starts from, changed as the options of the task ask. Raises UnmaskError for options
+        that do not fit its model."""
+        return loaded
+
+    @classmethod
     def is_of(cls, heads: Collection[str], settings: Any) -> bool:
         """Whether a folder with these heads and settings was fine-tuned for this task."""
         return cls.name in heads
@@ -238,6 +246,10 @@ class Task(Objective):
 
     def report(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         """Class -> precision, recall, f1, support; empty without classes."""
+        return {}
+
+    def curves(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, Curve]:
+        """Title -> a curve for the report; empty for most tasks."""
         return {}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:

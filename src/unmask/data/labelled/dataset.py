@@ -211,6 +211,28 @@ def hold_out(
     return dataset.take(sorted(order[:count])), dataset.take(sorted(order[count:]))
 
 
+def hold_out_classes(dataset: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+    """All rows of classes that are drawn at random until they have `count` rows, at least two classes, and the other
+    rows, both in the order of the file. Only classes of two rows or more are drawn.
+
+    Raises UnmaskError if fewer than four classes have two rows.
+    """
+    sizes = dataset.histogram()
+    labels = [label for label in ordered(sizes) if sizes[label] > 1]
+    if len(labels) < 4:
+        raise UnmaskError(
+            f"{dataset.path} has {plural(len(labels), 'class', 'classes')} of two rows or more: too few to hold some "
+            "out; give --dev FILE."
+        )
+    drawn = list[str]()
+    for i in rng.permutation(len(labels)).tolist()[:-2]:
+        if len(drawn) > 1 and sum(sizes[label] for label in drawn) >= count:
+            break
+        drawn.append(labels[i])
+    held = [i for i, row in enumerate(dataset) if row.label in drawn]
+    return dataset.take(held), dataset.take(i for i, row in enumerate(dataset) if row.label not in drawn)
+
+
 def ordered(labels: Iterable[str]) -> list[str]:
     """The labels sorted as numbers if all are numbers, else as text with "O" first."""
     values = list(labels)

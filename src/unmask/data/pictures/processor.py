@@ -147,6 +147,11 @@ class ImageProcessor(Config, Processor[np.ndarray]):
             raise UnmaskError(f"{place}: image_processor must be an object with fields, not {values!r}.")
         return cls(**_read(values, place))
 
+    def resized(self, size: int) -> Self:
+        """A copy that returns squares of `size` pixels; a centre crop takes the same share of the picture."""
+        resize_to = None if self.resize_to is None else round(self.resize_to * size / self.size)
+        return replace(self, size=size, resize_to=resize_to)
+
     def for_model(self, config: Any) -> Self:
         """A copy with the patches and summaries of a model. Raises UnmaskError if their sizes or channels differ."""
         if (self.size, self.channels) != (config.size, config.channels):

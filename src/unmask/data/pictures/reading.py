@@ -49,6 +49,11 @@ class Picture(Row):
         """A hash of the bytes of the file: copies of a file under other names, and in a corpus, are the same row."""
         return (digest_of(self.source),)
 
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All pictures of the row."""
+        return (self,)
+
     def pixels(self, channels: int = 3) -> np.ndarray:
         """[H, W, C] uint8. Raises UnmaskError, which names the row, if the picture cannot be decoded."""
         try:
@@ -57,6 +62,17 @@ class Picture(Row):
             if not isinstance(self.source, bytes) or not self.place:
                 raise
             raise UnmaskError(f"{self.place}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PicturePair(Picture):
+    """Two pictures, which are compared: `source` and `other`, as in `Picture`."""
+
+    other: Source = field(default=b"", compare=False)
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        return self, Picture(place=self.place, source=self.other)
 
 
 def pixels_of(rows: Sequence[Row], channels: int = 3) -> Iterator[np.ndarray]:

@@ -74,7 +74,7 @@ MAE = Table(
             ("heads.pixels.stack.norm", "decoder.decoder_norm"),
             ("heads.pixels.output", "decoder.decoder_pred"),
         ),
-        "image_classification": (("heads.image_classification.output", "classifier"),),  # only in unmask
+        "image_classification": (("heads.image_classification.output", "classifier"),),  # before `Mae.in_folder`
     },
     architectures={"ViTMAEForPreTraining": frozenset({"pixels"}), "ViTMAEModel": frozenset()},
     parts=(MaePictures(),),

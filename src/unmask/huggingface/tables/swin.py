@@ -1,6 +1,6 @@
 """Names of Swin.
 
-Shapes: C channels, P side of a patch in pixels.
+Shapes: C channels, P side of a patch in pixels, S patches of a side of what a place of the last stage covers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.huggingface.processors import PICTURES
-from unmask.huggingface.table import Names, Part, Table
+from unmask.huggingface.table import Names, Table
+from unmask.huggingface.tables.vit import MASKED, Pictures
 from unmask.models.swin import Swin
 
 FIELDS = {
@@ -26,6 +27,7 @@ FIELDS = {
     "window_size": "window",
     "mlp_ratio": "ratio",
     "qkv_bias": "bias",
+    "use_absolute_embeddings": "absolute",
     "hidden_act": "activation",
     "hidden_dropout_prob": "dropout",
     "attention_probs_dropout_prob": "attention_dropout",
@@ -40,31 +42,39 @@ IGNORED = frozenset(
     }
 )
 """Fields that follow from other fields, and the outputs of a backbone for a detector."""
-PATCHES = "patch_embeddings.projection.weight"
+DECODER = ("decoder.0.weight", "decoder.0.bias")
 
 
-class Windows(Part):
-    """Patch projections are convolutions in `transformers`; sizes of squares may be lists of two equal numbers."""
+class Windows(Pictures):
+    """The conversions of `Pictures`, and the order of the decoder's outputs: those of a pixel of all patches are
+    neighbours in `transformers`, which shuffles pixels; those of a patch are in unmask."""
 
-    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
-        found = dict(values)
-        for name in ("image_size", "patch_size"):
-            sides = found.get(name)
-            if isinstance(sides, list):
-                if len(set(map(str, sides))) != 1:
-                    raise UnmaskError(f"{place}: {name} = {sides} is not supported; only squares are.")
-                found[name] = sides[0]
+    def write(self, config: Swin, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Add encoder_stride: pixels of a side of what a place of the last stage covers."""
+        return {**values, "encoder_stride": config.patch * config.merged}
+
+    def restore(self, config: Swin, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
+        C, P, S, found = config.channels, config.patch, config.merged, super().restore(config, tensors, folder)
+        for name in DECODER:
+            if name not in found:
+                continue
+            if len(found[name]) != C * (P * S) ** 2:
+                raise UnmaskError(
+                    f"{folder}: the decoder must restore the {P * S} x {P * S} pixels that a place of the last stage "
+                    f"covers (encoder_stride), but it has {len(found[name])} outputs for {C} channels."
+                )
+            found[name] = found[name].unflatten(0, (C, S, P, S, P)).movedim((1, 3), (3, 4)).flatten(0, 2).flatten(1, 2)
+        if DECODER[1] in found:
+            found[DECODER[1]] = found[DECODER[1]].flatten()
         return found
 
-    def restore(self, config: Any, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-        return {name: tensor.flatten(1) if name.endswith(PATCHES) else tensor for name, tensor in tensors.items()}
-
-    def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        C, P = config.channels, config.patch
-        return {
-            name: tensor.unflatten(1, (C, P, P)) if name.endswith(PATCHES) else tensor
-            for name, tensor in tensors.items()
-        }
+    def store(self, config: Swin, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        C, P, S, found = config.channels, config.patch, config.merged, dict(tensors)
+        for name in DECODER:
+            if name in found:
+                rows = found[name].reshape(C, P, P, S, S, *found[name].shape[2:])
+                found[name] = rows.movedim((3, 4), (1, 3)).flatten(0, 4).contiguous()
+        return super().store(config, found)
 
 
 def _trunk(prefix: str) -> Names:
@@ -72,7 +82,9 @@ def _trunk(prefix: str) -> Names:
     attention, theirs = block + "attention.f.f.attention.", their_block + "attention.self."
     return (
         ("embedding.token.signal.project", prefix + "embeddings.patch_embeddings.projection"),
-        ("embedding.norm", prefix + "embeddings.norm"),
+        ("embedding.token.signal.norm", prefix + "embeddings.norm"),
+        ("embedding.token.kinds.MASK", prefix + "embeddings.mask_token"),
+        ("embedding.position.table", prefix + "embeddings.position_embeddings"),
         (block + "attention.before", their_block + "layernorm_before"),
         (attention + "query", theirs + "query"),
         (attention + "key", theirs + "key"),
@@ -92,11 +104,18 @@ SWIN = Table(
     config=Swin,
     prefix="swin.",
     fields=FIELDS,
-    fixed={"use_absolute_embeddings": False},
+    fixed={},
     trunk=_trunk("swin."),
     pooler=(),
-    heads={"image_classification": (("heads.image_classification.output", "classifier"),)},
-    architectures={"SwinForImageClassification": frozenset({"image_classification"}), "SwinModel": frozenset()},
+    heads={
+        "patches": MASKED,
+        "image_classification": (("heads.image_classification.output", "classifier"),),
+    },
+    architectures={
+        "SwinForMaskedImageModeling": frozenset({"patches"}),
+        "SwinForImageClassification": frozenset({"image_classification"}),
+        "SwinModel": frozenset(),
+    },
     buffers=("relative_position_index",),
     ignored=IGNORED,
     parts=(Windows(),),

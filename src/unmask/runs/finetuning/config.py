@@ -129,13 +129,12 @@ class FineTuning(TaskConfig):
         return dataclasses.replace(found, page=kinds[page[KIND]].from_dict(sizes))
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
-        """As `TaskConfig.override`. For a new model, names of its sizes have precedence over those of `transfer` and
-        `distillation`, which have an effect on folders first of all, and names of its rows and its task over both."""
+        """As `TaskConfig.override`. For a new model, names of its sizes have precedence over all others, and those
+        of its task and its rows over those of `transfer` and `distillation`."""
         if self.page is not None:
-            known = {
-                name: f"{part}.{name}" for part in ("page", "options", "rows") for name in vars(getattr(self, part))
-            }
-            others = {**known, **others}
+            sizes = vars(self.page).keys() - {field.name for field in dataclasses.fields(ModelConfig)}
+            names = {"rows": vars(self.rows), "options": vars(self.options), "page": sizes}
+            others = {**{name: f"{part}.{name}" for part, known in names.items() for name in known}, **others}
         return super().override(changes, **others)
 
     @property

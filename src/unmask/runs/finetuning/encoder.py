@@ -73,7 +73,8 @@ class PreparedEncoder(Prepared):
             huggingface.save(out, plain, self.processor, labels=self.labels, settings=settings)
             self.task.save_beside(out, model)
 
-        return Seed(row, self.task.report(answers, self.encoded["dev"].rows), write)
+        rows = self.encoded["dev"].rows
+        return Seed(row, self.task.report(answers, rows), write, self.task.curves(answers, rows))
 
 
 def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
@@ -198,7 +199,7 @@ def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
     config.fit.check()
     if config.fit.sampling == "balanced" and not config.kind.one_label:
         known = " or ".join(name for name, kind in TASKS.items() if kind.one_label)
-        raise UnmaskError(f"--sampling balanced is for --task {known}; a row of {config.task} has no single class.")
+        raise UnmaskError(f"--sampling balanced is for --task {known}; leave it out for {config.task}.")
     if config.rows.benchmark is not None and config.fit.metric is None:
         config = config.replace(fit={"metric": config.kind.metric_of(glue.find(config.rows.benchmark))})
     if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
@@ -214,6 +215,7 @@ def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
         return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
+    loaded = config.kind.prepared(loaded, config.options)
     config.kind.processor_of(loaded, config.model)
     if config.from_scratch:
         fresh = loaded.model.config.build(heads=aim.heads, seed=seed)

@@ -170,6 +170,7 @@ def _part(whole: Encoded, places: Sequence[int]) -> Encoded:
         [whole.rows[place] for place in places],
         whole.length,
         together=whole.together,
+        classes=whole.classes and whole.classes.of(places),
         collate=whole.collate,
         targets=whole.targets,
     )

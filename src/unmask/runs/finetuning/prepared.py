@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,13 @@ class Seed:
     row      its row in results.json: seed, metric, step, total, evaluations, last, stopped; the metrics of each split
     classes  label -> precision, recall, f1 and support on the dev rows; empty if the task has no classes
     write    function that writes the model into a folder
+    curves   title -> curve of the answers to the dev rows (`Task.curves`)
     """
 
     row: dict[str, Any]
     classes: dict[str, dict[str, float]]
     write: Callable[[Path], None]
+    curves: dict[str, Any] = field(default_factory=dict)
 
     @property
     def value(self) -> float:

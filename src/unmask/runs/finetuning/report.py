@@ -40,6 +40,7 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     sections: list[report.Section] = [report.Text(results["notes"])]
     sections += [_table(results, split) for split in results["baseline"]]
     sections += _charts(results, folder)
+    sections += [_curve(f"{title}, on the dev rows", found) for title, found in results.get("curves", {}).items()]
     if results["classes"]:
         sections.append(_classes(results["classes"]))
     if (folder / "search.json").is_file():
@@ -114,6 +115,11 @@ def _charts(results: Mapping[str, Any], folder: Path) -> list[report.Section]:
     floors = {"baseline": results["baseline"]["dev"][metric]} if metric in results["baseline"]["dev"] else {}
     losses = [series for series in losses if any(value is not None for _, value in series.points)]
     return [*curve(f"{metric} on the dev rows", metric, scored, floors=floors), report.Chart("Loss", losses)]
+
+
+def _curve(title: str, found: Mapping[str, Any]) -> report.Chart:
+    points = [(x, y) for x, y in found["points"]]
+    return report.Chart(title, [report.Series("model", points)], x=found["x"], y=found["y"], log_x=found["log_x"])
 
 
 def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Result:
     summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder, the best on the dev rows
     pairs     whether training rows are pairs of texts
+    curves    title -> curve of the kept seed's answers to the dev rows, for the report
     """
 
     task: str
@@ -48,6 +49,7 @@ class Result:
     notes: list[str]
     classes: dict[str, dict[str, float]]
     pairs: bool
+    curves: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -132,6 +134,7 @@ def train_seeds(
         notes=say.notes,
         classes=best.classes,
         pairs=prepared.pairs,
+        curves=best.curves,
     )
     if distributed.is_main():
         best.write(out)

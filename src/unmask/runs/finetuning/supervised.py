@@ -108,6 +108,7 @@ def fit(
         rank=distributed.rank(),
         ranks=distributed.ranks(),
         shares=class_shares(train.rows) if balanced else None,
+        classes=train.classes,
         collate=train.collating(pad),
     )
     total, evaluate_every = _planned(config, data.steps())

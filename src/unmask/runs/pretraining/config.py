@@ -123,8 +123,8 @@ def settled(config: Pretraining, corpora: Sequence[Data], origin: Origin | None)
     model = config.model if origin is None else origin.model
     registry.check_supported(config.objective, model, folder=config.start is not None)
     if origin is not None:
-        origin.check(corpora, config.objective)
         config = with_values(config, model=origin.settle(config.model, config.objective.model_settings()))
+        origin.check(corpora, config.objective, config.model)
     if config.warm_start != "none" and (config.start is not None or config.distillation.inherit):
         raise UnmaskError(
             "A model that starts from a folder, or inherits from a teacher, already has token vectors: leave "

@@ -17,6 +17,7 @@ from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.files import sha256
 from unmask.models.model import Model, ModelConfig
+from unmask.models.rebuilding import rebuilt
 from unmask.nn import ProjectedHead
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.config import Data
@@ -24,7 +25,7 @@ from unmask.runs.report import run_facts
 from unmask.train import checkpoint
 from unmask.types import Head
 
-TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "tbptt")
+TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "drop_path", "tbptt")
 """Fields of a model that are training settings; all others belong to its weights."""
 
 STARTED = ("std", "positions", "vocabulary", "padding", "start", "end")
@@ -65,23 +66,25 @@ class Origin:
         """The sizes of the model."""
         return self.stored.model.config
 
-    def check(self, corpora: Sequence[Data], objective: ObjectiveConfig) -> None:
-        """Raises UnmaskError if a corpus was built with another tokenizer than that of the folder."""
-        processor = self.stored.require_processor(self.folder)
+    def check(self, corpora: Sequence[Data], objective: ObjectiveConfig, model: ModelConfig) -> None:
+        """Raises UnmaskError if the processor of a corpus, such as its tokenizer, differs from that of the folder.
+
+        model  the settled sizes of the model
+        """
+        processor = huggingface.fitted(self.stored.require_processor(self.folder), model)
         for corpus in corpora:
-            if objective.processor(corpus.processor).fingerprint != processor.fingerprint:
-                raise UnmaskError(
-                    f"The corpus {corpus.folder} was not built with the tokenizer of {self.folder}; build it again "
-                    f"with: unmask corpus build --tokenizer {self.folder} --data ... --out ..."
-                )
+            own = huggingface.fitted(objective.processor(corpus.processor), model)
+            if own.fingerprint != processor.fingerprint:
+                raise UnmaskError(objective.mismatch(corpus.folder, self.folder))
 
     def settle(self, wanted: Config, settings: Mapping[str, Any]) -> ModelConfig:
         """The sizes of the folder with the dropout of `wanted`, and with the settings of the objective.
 
         Raises UnmaskError if `wanted` has other sizes.
         """
-        stored, given = self.model.to_dict(), wanted.to_dict()
-        for name in stored.keys() - {*TRAINED, *STARTED, *settings}:
+        own = {name: value for name, value in settings.items() if hasattr(wanted, name)}
+        stored, given = self.model.replace(**settings).to_dict(), wanted.replace(**own).to_dict()
+        for name in stored.keys() - {*TRAINED, *STARTED}:
             if stored[name] != given.get(name):
                 raise UnmaskError(
                     f"Continued pre-training keeps the sizes of the model: {name} is {stored[name]} in {self.folder}, "
@@ -103,8 +106,7 @@ class Origin:
                      frequent
         """
         loaded = opened(self.place, heads, seed)
-        model = config.build(heads, seed=None)
-        model.load_state_dict(loaded.model.state_dict())
+        model = rebuilt(loaded.model, config, heads)
         for name in loaded.new:
             if name in heads and not heads[name].outputs:  # one output for each entry of the vocabulary
                 _fill(model.heads[name], frequencies())

@@ -66,9 +66,9 @@ class Pretrain(Run):
             raise UnmaskError("Give a corpus to pre-train on.")
         self.corpora = [config.objective.opens(folder) for folder in corpora]
         self._shown: set[str] = set()  # notes of the corpora
-        processor = config.objective.processor(self.corpora[0].processor)
         self.origin = None if config.start is None else Origin.open(config.start, out if resume else None)
         self.config = config = settled(config, self.corpora, self.origin)
+        processor = huggingface.fitted(config.objective.processor(self.corpora[0].processor), config.model)
         self.tokens = tokens_of(config)
         self.train = train = [corpus.split("train") for corpus in self.corpora]
         heldout = [corpus.split("heldout") for corpus in self.corpora]

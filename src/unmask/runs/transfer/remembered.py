@@ -5,9 +5,9 @@ Shapes: B rows, T tokens of a row, D width; L tokens of a sequence.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from threading import Lock
 
 import numpy as np
@@ -22,7 +22,7 @@ from unmask.types import Batch
 MOST = 2**30  # most bytes of hidden states to keep; the states of further sequences are computed each time
 
 Key = tuple[bytes, bytes, bytes, bool]
-"""Tokens, segments, a hash of the raw values, and whether the precision was bfloat16: the states of a sequence depend
+"""Tokens, segments, a digest of the raw values, and whether the precision was bfloat16: the states of a sequence depend
 on nothing else."""
 
 
@@ -79,8 +79,9 @@ class Remembered:
         segments = None if batch.segments is None else batch.segments.flatten().cpu().numpy()
         bf16 = autocast_dtype(batch.tokens) is not None
         seconds = (b"" if segments is None or not segments[at].any() else segments[at].tobytes() for at in places)
-        every = zip(places, seconds, _hashes(batch, places), strict=True)
-        return [(tokens[at].tobytes(), second, values, bf16) for at, second, values in every]
+        raw = _digests(batch, places)
+        parts = zip(places, seconds, raw, strict=True)
+        return [(tokens[at].tobytes(), second, values, bf16) for at, second, values in parts]
 
     def _keep(self, states: Tensor, keys: list[Key], places: list[slice]) -> None:
         with self.lock:
@@ -91,15 +92,15 @@ class Remembered:
                     self.bytes += size
 
 
-def _hashes(batch: Batch, places: list[slice]) -> list[bytes]:
-    """A hash of the raw values of each sequence, such as its pixels; empty without values."""
+def _digests(batch: Batch, places: list[slice]) -> list[bytes]:
+    """A digest of the raw values of each sequence; empty if the batch has none."""
     if batch.signal is None:
         return [b""] * len(places)
     at, values = batch.signal.places.cpu().numpy(), batch.signal.values.cpu().numpy()
-    bounds = np.searchsorted(at, [(place.start, place.stop) for place in places])
-    if batch.signal.lengths is not None:
-        bounds = np.concatenate([[0], batch.signal.lengths.cpu().numpy().cumsum()])[bounds]
-    return [blake2b(values[begin:end].tobytes()).digest() for begin, end in bounds]
+    lengths = np.ones(len(at), np.int64) if batch.signal.lengths is None else batch.signal.lengths.cpu().numpy()
+    ends = np.cumsum([0, *lengths])
+    bounds = ends[np.searchsorted(at, [(place.start, place.stop) for place in places])]
+    return [hashlib.blake2b(values[begin:end].tobytes(), digest_size=16).digest() for begin, end in bounds]
 
 
 def spans(batch: Batch) -> list[slice]:

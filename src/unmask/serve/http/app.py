@@ -128,7 +128,7 @@ class Api:
         body = await _body(request, forms.EMBED, inputs=forms.EMBED_INFERENCE)
         served = await self.service.model(body.get("model"), *kinds(vectors=True))
         ask, found = await self.service.answer(request, served, verbs.embed, body)
-        vectors = [answer["embedding"] for answer in found]
+        vectors = verbs.vectors_of(found)
         if "inputs" in body:
             return await _written(request, vectors, verbs.units if body.get("normalize", True) else None)
         cut = [i for i, answer in enumerate(found) if answer.get("cut")]

@@ -32,6 +32,14 @@ TEXTS: Schema = {
     "description": "a text, or a list of them",
     "anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}],
 }
+ITEMS: Schema = {
+    "description": 'a text, for a model that reads pictures an object such as {"picture"}, or a list of them',
+    "anyOf": [
+        TEXT,
+        {"type": "object"},
+        {"type": "array", "items": {"anyOf": [TEXT, {"type": "object"}]}, "minItems": 1},
+    ],
+}
 INPUTS: Schema = {
     "description": "a text, or a list of inputs: texts; pairs, as lists of two texts; objects by name, such as "
     '{"question", "context"} or {"context", "choices"}; for taggers also lists of words',
@@ -74,7 +82,7 @@ SAMPLING: Schema = {
 }
 
 PREDICT = form(["texts"], texts=INPUTS, model=MODEL)
-EMBED = form(["texts"], texts=TEXTS, model=MODEL)
+EMBED = form(["texts"], texts=ITEMS, model=MODEL)
 TRANSLATE = form(["texts"], texts=TEXTS, model=MODEL, search=SEARCH)
 GENERATE = form(["texts"], texts=TEXTS, model=MODEL, search=SEARCH, sampling=SAMPLING)
 TOKENIZE = form(["texts"], texts=TEXTS, model=MODEL)

@@ -14,7 +14,7 @@ from unmask.config import read_json
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
-from unmask.huggingface.config import TABLES, require_model
+from unmask.huggingface.config import TABLES, own_heads, require_model
 from unmask.huggingface.table import PUBLISHED
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
@@ -200,7 +200,7 @@ def kind_of(folder: Path) -> str:
     answered = {PUBLISHED[name].kind for name in heads if name in PUBLISHED}
     if "next_token" in answered:
         return "generation"
-    task = task_found(sorted(heads), _settings(folder, values))
+    task = task_found(sorted(heads.union(own_heads(values, folder))), _settings(folder, values))
     if task is not None:
         return task.name
     if heads and not pretrained.found_in(heads):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.bitext.numbers import Numbers
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
 from unmask.serve.continuation import Continuer, sampling, searching
@@ -41,17 +42,21 @@ def predict(served: Served, body: Body, settings: Settings) -> Ask:
 
 
 def embed(served: Served, body: Body, settings: Settings) -> Ask:
-    """{"embedding", "tokens", maybe "cut"} for each text.
+    """{"embedding", "tokens", maybe "cut"} for each text or picture.
 
-    Raises UnmaskError for a model that is not a sentence encoder, and Refusal 413 for a text that is too long if
-    `truncate` is false.
+    Raises UnmaskError for a model that gives no vectors, and for an item that it does not read; Refusal 413 for a text
+    that is too long if `truncate` is false.
     """
     predictor = served.predictor
     if predictor is None or predictor.of_task is None or not predictor.of_task.gives_vectors:
         raise _unfit(served, "vectors of texts")
     name = next(name for name in ("texts", "inputs", "input") if name in body)
-    texts = _listed(body[name], settings)
-    rows = predictor.rows(texts)
+    items = body[name] if isinstance(body[name], list) else [body[name]]
+    rows = predictor.rows(items)
+    if not isinstance(predictor.processor, Tokenizer):
+        read = sum(predictor.read_lengths(rows))
+        return Ask(rows, predictor.answer, "predict", read, _within(read, settings))
+    texts = _short([text for row in rows for text in row.reads], settings)
     tokenizer = predictor.tokenizer
     frame = len(tokenizer.join(np.empty(0, np.int64))[0])
     lengths = [len(ids) + frame for ids in tokenizer.ids(texts)]
@@ -199,6 +204,14 @@ def _unfit(served: Served, wanted: str) -> UnmaskError:
     return UnmaskError(
         f"The model {served.name} is one for {served.kind} and gives no {wanted}; /models lists all kinds."
     )
+
+
+def vectors_of(answers: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+    """The vectors of answers. Raises UnmaskError for that to a pair, which is a similarity."""
+    number = next((i for i, answer in enumerate(answers, 1) if "embedding" not in answer), None)
+    if number is not None:
+        raise UnmaskError(f"Text {number} is a pair, which has no vector; send each part alone, or use /predict.")
+    return [answer["embedding"] for answer in answers]
 
 
 def units(vectors: Sequence[Sequence[float]]) -> list[list[float]]:

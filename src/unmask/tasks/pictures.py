@@ -1,0 +1,108 @@
+"""PictureTask: what tasks on labelled pictures share: how rows and requests are read, and the processor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.pictures.decoding import SUFFIXES
+from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.pictures.reading import Picture, labelled
+from unmask.data.processor import Processor
+from unmask.errors import UnmaskError
+from unmask.huggingface import Loaded
+from unmask.models.model import ModelConfig
+from unmask.tasks.forms import Form, Input, Object
+from unmask.tasks.rows import Rows, column
+from unmask.tasks.task import Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureRows(Rows):
+    """Pictures with a label: a folder with a subfolder for each class, or a table of files.
+
+    picture   column of a table that holds the names of files, or their bytes
+    label     column of a table that holds the label
+    stratify  hold out the same share of each class, instead of random rows
+    """
+
+    picture: str | None = column()
+    label: str | None = column()
+    stratify: bool = True
+
+    LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
+
+
+class PictureForm(Form):
+    """A picture: on the command line the name of its file, in a request {"picture": its bytes in Base64}."""
+
+    wanted = object = lacking = 'an object such as {"picture": "<the bytes of a file in Base64>"}'
+    known = frozenset({"picture"})
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        raise UnmaskError(f"Text {number} is a text, and this model reads pictures; it must be {self.wanted}.")
+
+    def line(self, line: str, number: int, *, single: bool = False) -> Input:
+        """The picture in the file that a line names."""
+        path = Path(line.strip())
+        if not path.is_file():
+            raise UnmaskError(f"There is no picture {path}; give the name of a file.")
+        return {"picture": path.read_bytes()}
+
+    def row(self, values: Object, place: str) -> Row:
+        given = values.get("picture")
+        if isinstance(given, str):
+            try:
+                given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)
+            except binascii.Error:
+                raise UnmaskError(f"{place}: the picture is not Base64.") from None
+        if not isinstance(given, bytes) or not given:
+            raise UnmaskError(f"{place} has no picture; it must be {self.wanted}.")
+        return Picture(place=place, source=given)
+
+
+class PictureTask(Task):
+    """A task whose rows are pictures with a label."""
+
+    row_class: ClassVar[type[Row]] = Picture
+    rows_class: ClassVar[type[Rows]] = PictureRows
+    folders = True
+    rows_are = "pictures with a label"
+    form: ClassVar[Form] = PictureForm()
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
+        return labelled(path, picture=rows.picture, label=rows.label, encoding=rows.encoding)
+
+    @classmethod
+    def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
+        return loaded.require_processor(owner)
+
+    @classmethod
+    def new_processor(cls, config: Any) -> Processor[Any]:
+        channels = (0.5,) * config.channels
+        return ImageProcessor(size=config.size, mean=channels, std=channels).for_model(config)
+
+    @classmethod
+    def check_model(cls, config: ModelConfig, owner: object) -> None:
+        """Raises UnmaskError for a model that does not read pictures."""
+        if "pictures" not in config.offers:
+            raise UnmaskError(
+                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a ResNet or a VGG."
+            )
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        if path.suffix.lower() in SUFFIXES:
+            return [Picture(place=str(path), source=path)]
+        return None
+
+    @classmethod
+    def query(cls, row: Row) -> str:
+        return row.place
