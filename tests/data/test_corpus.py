@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unmask.data.text import building, inspect, shards
+from unmask.data.files import corpora
+from unmask.data.text import building, inspect
 from unmask.data.text import reading as text
 from unmask.data.text.corpus import Corpus, Split, build
 from unmask.data.text.reading import TextDocument
@@ -64,12 +65,12 @@ def copy(built: Path, tmp_path: Path) -> Path:
 
 def rewrite_manifest(folder: Path, change: Callable[[dict], None]) -> None:
     """Change a manifest so that its own checksum is right again."""
-    from unmask.data.text.corpus import _checksum
+    from unmask.data.files.corpora import checksum_of
 
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["checksum"]
     change(manifest)
-    manifest["checksum"] = _checksum(manifest)
+    manifest["checksum"] = checksum_of(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -371,7 +372,7 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path, tokenizer: Tokenizer, monke
     def full(path: Path, mode: str, **options: int) -> object:
         return open("/dev/full" if path.suffix == ".sentences" else path, mode, **options)
 
-    monkeypatch.setattr(shards, "open", full, raising=False)
+    monkeypatch.setattr(corpora, "open", full, raising=False)
     with pytest.raises(UnmaskError, match=r"sentences could not be written: No space left on device\.$"):
         build(documents(10), tmp_path / "c", tokenizer=tokenizer)
     assert list(tmp_path.iterdir()) == []

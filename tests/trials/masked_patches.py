@@ -33,7 +33,7 @@ class Folder:
     """train.npz, heldout.npz and the file of a processor."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder, self.processor = Path(folder), Pictures.load(Path(folder))
+        self.folder, self.processor, self.notes = Path(folder), Pictures.load(Path(folder)), ()
         self.checksum = sha256(self.folder / "train.npz")
 
     def split(self, name: str) -> Split:

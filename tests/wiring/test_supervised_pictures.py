@@ -90,7 +90,7 @@ def test_damaged_pictures_are_counted_before_a_run(pictures, tmp_path):
                 Image.fromarray(pixels).save(tmp_path / split / label / f"{n}.png")
     for label in "ab":
         (tmp_path / "train" / label / "9.png").write_bytes(b"no picture")
-    with pytest.raises(UnmaskError, match=r"a/9\.png cannot be decoded.*So it is for 2 of 10 pictures"):
+    with pytest.raises(UnmaskError, match=r"2 of 10 pictures cannot be read: .*a/9\.png cannot be decoded"):
         finetune(config(tmp_path, dev=tmp_path / "dev", epochs=1), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

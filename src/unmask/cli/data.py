@@ -1,4 +1,4 @@
-"""Verbs of text: corpora and vocabularies."""
+"""Verbs of data: corpora, of text or of pictures, and vocabularies."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from unmask.cli import pictures
 from unmask.cli.parser import add_group, add_verb, reading, text_options
 from unmask.errors import UnmaskError
+from unmask.files import MANIFEST
 
 if TYPE_CHECKING:
     from unmask.data.text.corpus import Corpus
@@ -20,22 +22,34 @@ if TYPE_CHECKING:
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned by default."""
 
+HELDOUT = 0.02  # share of documents that are held out by default
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 
 def add_verbs(verbs: Any) -> None:
-    corpus = add_group(verbs, "corpus", "Look at text, or turn it into a corpus.")
+    corpus = add_group(verbs, "corpus", "Look at text or pictures, or turn them into a corpus.")
     sub = add_verb(
-        corpus, "check", _corpus_check, "Report what is in some text: sizes, duplicates, encodings, leakage."
+        corpus,
+        "check",
+        _corpus_check,
+        "Report what is in some text (sizes, duplicates, encodings, leakage) or in some pictures (sizes, classes, "
+        "damage, copies), or verify a corpus.",
     )
-    sub.add_argument("data", nargs="+", help="files or folders")
+    sub.add_argument("data", nargs="+", help="files or folders, or a corpus")
     sub.add_argument(
         "--against", nargs="+", default=[], metavar="FILE", help="files whose text must not occur in the data"
     )
     text_options(sub)
+    pictures.shared_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
-    sub = add_verb(corpus, "build", _corpus_build, "Train a vocabulary and write the text as tokens.")
+    sub = add_verb(
+        corpus,
+        "build",
+        _corpus_build,
+        "Train a vocabulary and write the text as tokens, or write pictures decoded.",
+    )
+    sub.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
     sub.add_argument(
         "--data",
         nargs="+",
@@ -58,9 +72,10 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--cased", action="store_true", default=None, help="keep capitals")
     sub.add_argument("--strip-accents", action="store_true", default=None, help="write é as e")
     sub.add_argument(
-        "--heldout", type=float, default=0.02, metavar="SHARE", help="share of documents kept for evaluation"
+        "--heldout", type=float, metavar="SHARE", help="share of documents kept for evaluation (default: 0.02)"
     )
     text_options(sub)
+    pictures.add_options(sub)
 
     vocabulary = add_group(verbs, "vocabulary", "See how a vocabulary splits some text, or extend the vocabulary.")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
@@ -91,6 +106,12 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
+    if len(options.data) == 1 and (Path(options.data[0]) / MANIFEST).is_file():
+        _verify(Path(options.data[0]))
+        return
+    if pictures.are_given(options):
+        pictures.check(options)
+        return
     from unmask.data.text import inspect
     from unmask.data.text import reading as text
 
@@ -103,7 +124,23 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     print_losses(other, sys.stderr if options.json else None)
 
 
+def _verify(folder: Path) -> None:
+    """Compare all checksums of a corpus. Raises UnmaskError for one that is damaged, and for another folder."""
+    from unmask.data.files.corpora import PICTURES, format_of
+    from unmask.data.pictures.corpus import PictureCorpus
+    from unmask.data.text.corpus import Corpus
+
+    kind = PictureCorpus if format_of(folder) == PICTURES else Corpus
+    print(kind(folder, verify=True).summary())
+    print("All checksums are right.")
+
+
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
+    options.data = [*options.data, *options.paths]
+    if pictures.are_given(options):
+        pictures.build(options)
+        return
+    options.heldout = HELDOUT if options.heldout is None else options.heldout
     built = _build(options)
     run = _next_run(options, built)
     if run == "bert-mini" and built.split("train").documents < 2:
@@ -169,7 +206,7 @@ def embedded_corpus(kind: str, *, build: bool = True) -> str:
     folder = Path("corpora") / f"embedded-{kind}"
     if build and not (folder / "manifest.json").is_file():
         print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")
-        usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": 0.02}
+        usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": HELDOUT}
         _build(argparse.Namespace(**usual))
     return str(folder)
 

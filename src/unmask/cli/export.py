@@ -77,16 +77,17 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _embed_pictures(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
-    from unmask.data.pictures.reading import pictures_in
+    from unmask.data.pictures.corpus import named_pictures
+    from unmask.data.pictures.items import visible
     from unmask.files import write_text
     from unmask.serve.vectors import picture_vectors, write_vectors
 
     if options.file:
         raise UnmaskError("--file names texts and --data pictures: leave one of them out.")
-    pictures = pictures_in(Path(options.data))
+    pictures, found = named_pictures(Path(options.data))
     names = Path(options.out).with_suffix(".names.txt")
     count, width = write_vectors(picture_vectors(options.model, pictures, device=options.device), options.out)
-    write_text(names, "".join(f"{path.relative_to(options.data)}\n" for path in pictures))
+    write_text(names, "".join(f"{visible(name)}\n" for name in found))
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}, names -> {names}")
 
 

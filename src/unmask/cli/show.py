@@ -247,17 +247,17 @@ def _augmentation(options: argparse.Namespace) -> Data:
 def _neighbours(options: argparse.Namespace) -> Data:
     import numpy as np
 
-    from unmask.data.pictures.reading import pictures_in
+    from unmask.data.pictures.corpus import named_pictures
     from unmask.serve.vectors import picture_vectors
     from unmask.visualize.neighbours import neighbours
 
     if not 1 <= options.count <= 100:
         raise UnmaskError(f"--count must be from 1 to 100, not {options.count}.")
     folder, asked = Path(options.data), [Path(name) for name in options.pictures]
-    paths = pictures_in(folder)
-    vectors_ND = np.concatenate(list(picture_vectors(options.model, [*asked, *paths])))
+    pictures, names = named_pictures(folder)
+    vectors_ND = np.concatenate(list(picture_vectors(options.model, [*asked, *pictures])))
     own = dict(zip(asked, vectors_ND, strict=False))
-    return neighbours(own, folder, paths, vectors_ND[len(asked) :], options.count)
+    return neighbours(own, folder, pictures, names, vectors_ND[len(asked) :], options.count)
 
 
 def _windows(options: argparse.Namespace) -> Data:

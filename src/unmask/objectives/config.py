@@ -30,6 +30,10 @@ class Data(Protocol):
     def checksum(self) -> str:
         """The checksum of all that is read from it, wherever the folder is."""
 
+    @property
+    def notes(self) -> Sequence[str]:
+        """Sentences on what could not be read from it so far, for the person who trains."""
+
     def split(self, name: str, /) -> Any:
         """The part "train" or "heldout", as `Objective.stream` and `Objective.evaluation_rows` take it."""
 

@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from unmask.data import collate
+from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import Shuffled
 from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop, compose
+from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.source import Joined
@@ -169,9 +171,9 @@ class PictureConfig(ObjectiveConfig):
         return super().chosen(current, option, value) if isinstance(current, PictureConfig) else None
 
     @classmethod
-    def opens(cls, folder: Path | str) -> PictureFolder:
-        """A folder of pictures."""
-        return PictureFolder(folder)
+    def opens(cls, folder: Path | str) -> PictureFolder | PictureCorpus:
+        """A folder of pictures, or a corpus that was built from one."""
+        return PictureFolder(folder) if format_of(Path(folder)) is None else PictureCorpus(folder)
 
     def processor(self, processor: ImageProcessor) -> ImageProcessor:
         """That of the folder, for pictures of this size."""
@@ -204,9 +206,9 @@ class ColourConfig(PictureConfig):
     def check_data(self, splits: Sequence[Pictures]) -> None:
         """Raises UnmaskError where none of some pictures of each folder has a colour."""
         for split in splits:
-            units = range(0, len(split.paths), -(-len(split.paths) // LOOKED_AT) or 1)
+            units = range(0, len(split.sources), -(-len(split.sources) // LOOKED_AT) or 1)
             if units and not any(np.ptp(split.of_channels(3).read(unit), axis=2).any() for unit in units):
                 raise UnmaskError(
-                    f"The pictures in {split.paths[0].parent} are grey, and this run learns from colours: give "
+                    "The pictures are grey, and this run learns from colours: give "
                     "pictures with colours, or choose another recipe, such as simmim-tiny."
                 )

@@ -15,7 +15,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.decoding import Source, decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture
 from unmask.errors import UnmaskError
@@ -46,7 +46,7 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
 
 
 def picture_vectors(
-    folder: Path | str, pictures: Sequence[Path], *, device: torch.device | str = "cpu"
+    folder: Path | str, pictures: Sequence[Source], *, device: torch.device | str = "cpu"
 ) -> Iterator[np.ndarray]:
     """The vectors [n, D] float32 of some hundred pictures at a time, in order: those of the task if the folder was
     fine-tuned for vectors, else the summaries by its trunk.
@@ -61,13 +61,13 @@ def picture_vectors(
     if task is not None and task.gives_vectors:
         predictor = Predictor(loaded, device=device, precision="fp32")
         for some in parts:
-            yield np.concatenate(predictor.found([Picture(place=str(path), source=path) for path in some]))
+            yield np.concatenate(predictor.found([Picture(place=str(one), source=one) for one in some]))
         return
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})  # a head may have another summary
     model, processor = placed(loaded.model, device), loaded.processor
     assert isinstance(processor, ImageProcessor)
     for some in parts:
-        examples = [processor.example(decode(path, processor.channels)) for path in some]
+        examples = [processor.example(decode(one, processor.channels)) for one in some]
         yield summaries(model, examples, processor)
 
 

@@ -23,7 +23,7 @@ from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture
+from unmask.data.pictures.reading import Picture, doubts
 from unmask.data.pictures.recutting import Recut
 from unmask.data.pictures.thumbnails import thumbnail
 from unmask.errors import UnmaskError
@@ -85,6 +85,8 @@ class ImageClassification(PictureTask, OneLabel):
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
+        for sentence in doubts(sets):
+            say(sentence)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)), augmenting=options)
 
     @classmethod

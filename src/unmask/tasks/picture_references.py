@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.decoding import resize
-from unmask.data.pictures.reading import Picture
+from unmask.data.pictures.decoding import BILINEAR, resize
+from unmask.data.pictures.reading import pixels_of
 from unmask.tasks.lexical import regression
 
 SIDE = 32  # pixels of a side that every picture is resized to
 CELL, BLOCK, ORIENTATIONS = 4, 2, 9  # pixels of a cell, cells of a block; Dalal & Triggs: cells of 8 in 64 x 128 pixels
 CLIP, EPS = 0.2, 1e-5
-BILINEAR = 2
 
 Features = Callable[[np.ndarray], np.ndarray]
 """A picture [H, W, C] in [0, 1] -> [F]."""
@@ -97,8 +96,7 @@ def features_of(rows: Sequence[Row], features: Features) -> np.ndarray:
     """[N, F] float32 of pictures that are resized to squares of SIDE pixels. Raises UnmaskError for a picture that
     cannot be decoded."""
     found = []
-    for row in rows:
-        assert isinstance(row, Picture)
-        square = resize(row.pixels(), SIDE, SIDE, BILINEAR)
+    for pixels_HWC in pixels_of(rows):
+        square = resize(pixels_HWC, SIDE, SIDE, BILINEAR)
         found.append(features(square / 255).astype(np.float32))
     return np.stack(found)

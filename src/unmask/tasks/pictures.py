@@ -13,7 +13,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture, by_class, of_table
+from unmask.data.pictures.reading import Picture, labelled
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
@@ -81,9 +81,7 @@ class PictureTask(Task):
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
-        if path.is_dir():
-            return by_class(path)
-        return of_table(path, picture=rows.picture, label=rows.label, encoding=rows.encoding)
+        return labelled(path, picture=rows.picture, label=rows.label, encoding=rows.encoding)
 
     @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:

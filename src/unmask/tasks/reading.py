@@ -11,7 +11,7 @@ import numpy as np
 
 from unmask.data.labelled import dataset, glue
 from unmask.data.labelled.dataset import Dataset
-from unmask.data.labelled.rows import Row
+from unmask.data.labelled.rows import Row, listed
 from unmask.errors import UnmaskError, plural
 from unmask.tasks.registry import TASKS, task_fitting, task_named
 from unmask.tasks.rows import Rows
@@ -96,7 +96,8 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
         if not rows.allow_overlap and (name == "test" or rows.dev is not None):
             dataset.check_apart(sets["train"], sets[name])
         if common:
-            say(f"The training rows also hold {len(common):,} of the {plural(len(sets[name]), f'{name} row')}.")
+            rows_of = plural(len(sets[name]), f"{name} row")
+            say(f"The training rows also hold {len(common):,} of the {rows_of} ({listed([r.place for r in common])}).")
     return sets
 
 

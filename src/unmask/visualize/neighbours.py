@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data.pictures.decoding import decode
+from unmask.data.pictures.decoding import Source, decode
+from unmask.data.pictures.items import visible
 from unmask.visualize import gallery
 from unmask.visualize.numbers import Data
 
@@ -24,25 +25,30 @@ def nearest(vector_D: np.ndarray, vectors_ND: np.ndarray, count: int) -> list[tu
 
 
 def neighbours(
-    asked: Mapping[Path, np.ndarray], folder: Path, paths: Sequence[Path], vectors_ND: np.ndarray, count: int
+    asked: Mapping[Path, np.ndarray],
+    folder: Path,
+    pictures: Sequence[Source],
+    names: Sequence[str],
+    vectors_ND: np.ndarray,
+    count: int,
 ) -> Data:
     """For each picture that is asked for, its nearest ones among the pictures of a folder, without its own file.
 
-    asked        path -> vector [D]
-    paths        the pictures of the folder, with their vectors [N, D]
+    asked            path -> vector [D]
+    pictures, names  the pictures of the folder, and their names; their vectors are [N, D]
     """
     groups = []
     for path, vector_D in asked.items():
-        others = [row for row, other in enumerate(paths) if not _same(other, path)]
+        others = [row for row, other in enumerate(pictures) if not _same(other, path)]
         found = nearest(vector_D, vectors_ND[others], count)
         cells = [gallery.picture(decode(path), "the picture")]
         for row, cosine in found:
-            other = paths[others[row]]
-            cells.append(gallery.picture(decode(other), f"{cosine:.3f}\n{other.relative_to(folder)}"))
+            number = others[row]
+            cells.append(gallery.picture(decode(pictures[number]), f"{cosine:.3f}\n{visible(names[number])}"))
         groups.append(gallery.group(str(path), cells, 9, size=116))
-    lead = f"The nearest of {len(paths):,} pictures in {folder}, with the cosine of their vectors."
+    lead = f"The nearest of {len(pictures):,} pictures in {folder}, with the cosine of their vectors."
     return gallery.gallery(lead, groups)
 
 
-def _same(one: Path, other: Path) -> bool:
-    return one.name == other.name and one.resolve() == other.resolve()
+def _same(one: Source, other: Path) -> bool:
+    return isinstance(one, Path) and one.name == other.name and one.resolve() == other.resolve()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture
+from unmask.data.pictures.reading import Picture, check_readable
 from unmask.errors import UnmaskError
 from unmask.types import Example
 
@@ -59,7 +59,14 @@ class PictureExamples(Sequence[Example]):
         return view
 
     def pixels(self, index: int) -> np.ndarray:
-        """[H, W, C] uint8. Raises UnmaskError if the picture cannot be decoded."""
+        """[H, W, C] uint8. Raises UnmaskError, as `check` does, if the picture cannot be decoded."""
+        try:
+            return self._pixels(index)
+        except UnmaskError:
+            self.check()
+            raise
+
+    def _pixels(self, index: int) -> np.ndarray:
         number = self._numbers[index]
         found = self._decoded.get(number)
         if found is None:
@@ -77,18 +84,14 @@ class PictureExamples(Sequence[Example]):
     def check(self) -> None:
         """Decode every picture, in several threads, so that a damaged one is found before a long run begins.
 
-        Raises UnmaskError, which names the first damaged picture and their number.
+        Raises UnmaskError, which counts the damaged pictures, names the first, and says how to leave them out.
         """
         with ThreadPoolExecutor() as pool:
-            damaged = [error for error in pool.map(self._error, range(len(self))) if error]
-        if len(damaged) > 1:
-            raise UnmaskError(f"{damaged[0]} So it is for {len(damaged):,} of {len(self):,} pictures: remove them.")
-        if damaged:
-            raise UnmaskError(damaged[0])
+            check_readable([error for error in pool.map(self._error, range(len(self))) if error], len(self))
 
     def _error(self, index: int) -> str:
         try:
-            self.pixels(index)
+            self._pixels(index)
         except UnmaskError as error:
             return str(error)
         return ""

@@ -1,36 +1,43 @@
-"""Labelled pictures: a folder with a subfolder for each class, or a table with paths.
-
-`data.files.tables` reads the table, which has a column of paths, or of the bytes of pictures (Parquet).
-"""
+"""Labelled pictures: a folder with a subfolder for each class, a table of paths or bytes, a corpus, or an IDX file."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from unmask.data.files.corpora import format_of
 from unmask.data.files.tables import guess_format, read_table
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.decoding import SUFFIXES, decode
+from unmask.data.pictures.copies import copies_note, copies_of
+from unmask.data.pictures.corpus import PictureCorpus
+from unmask.data.pictures.decoding import Source, decode, digest_of
+from unmask.data.pictures.folder import damaged
+from unmask.data.pictures.idx import IdxPictures, is_idx
+from unmask.data.pictures.items import (
+    BYTES,
+    SHOWN,
+    class_of,
+    files_in,
+    label_column,
+    label_in,
+    left_out,
+    picture_column,
+    source_in,
+    visible,
+)
 from unmask.errors import UnmaskError, plural
-
-PICTURE_COLUMNS = ("picture", "image", "img", "path", "file", "file_name", "filename", "pixels")
-LABEL_COLUMNS = ("label", "class", "category", "target", "fine_label", "coarse_label")
-BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging Face hub
-SHOWN = 3  # number of names in a note
 
 
 @dataclass(frozen=True, slots=True)
 class Picture(Row):
-    """A picture with its label: the path of a file, or its bytes."""
+    """A picture with its label: the path of a file, its bytes, or the handle of a picture of a corpus."""
 
-    source: Path | bytes = field(default=b"", compare=False)
+    source: Source = field(default=b"", compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -39,9 +46,8 @@ class Picture(Row):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """A hash of the bytes of the file: copies of a file under other names are the same row."""
-        content = self.source if isinstance(self.source, bytes) else _content(self.source)
-        return (hashlib.blake2b(content, digest_size=16).hexdigest(),)
+        """A hash of the bytes of the file: copies of a file under other names, and in a corpus, are the same row."""
+        return (digest_of(self.source),)
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
@@ -53,47 +59,60 @@ class Picture(Row):
         try:
             return decode(self.source, channels)
         except UnmaskError as error:
-            if isinstance(self.source, Path) or not self.place:
+            if not isinstance(self.source, bytes) or not self.place:
                 raise
             raise UnmaskError(f"{self.place}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class PicturePair(Picture):
-    """Two pictures, which are compared: `source` and `other`, each the path of a file, or its bytes."""
+    """Two pictures, which are compared: `source` and `other`, as in `Picture`."""
 
-    other: Path | bytes = field(default=b"", compare=False)
+    other: Source = field(default=b"", compare=False)
 
     @property
     def pictures(self) -> tuple[Picture, ...]:
         return self, Picture(place=self.place, source=self.other)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UnmaskError(f"{path} cannot be read: {error.strerror or error}.") from None
+def pixels_of(rows: Sequence[Row], channels: int = 3) -> Iterator[np.ndarray]:
+    """The pixels [H, W, C] of each row. Raises UnmaskError, after the last row, if some cannot be decoded: it counts
+    them, names the first, and says how to leave them out."""
+    broken = []
+    for row in rows:
+        assert isinstance(row, Picture)
+        try:
+            yield row.pixels(channels)
+        except UnmaskError as error:
+            broken.append(str(error))
+    check_readable(broken, len(rows))
 
 
-def files_in(folder: Path) -> tuple[list[Path], list[Path]]:
-    """The pictures of a folder and its subfolders, and the other files, both sorted by name, without hidden files."""
-    found: list[Path] = []
-    others: list[Path] = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts):
-            (found if path.suffix.lower() in SUFFIXES else others).append(path)
-    return found, others
+def check_readable(reasons: Sequence[str], count: int) -> None:
+    """Raises UnmaskError for labelled pictures that cannot be decoded, if there are any.
+
+    reasons  of each of them
+    count    number of all pictures
+    """
+    if reasons and count == 1:
+        raise UnmaskError(reasons[0])
+    if reasons:
+        raise UnmaskError(
+            f"{damaged(reasons, count)} Remove them, or build a corpus, which leaves them out: "
+            "unmask corpus build DATA --out FOLDER."
+        )
 
 
-def pictures_in(folder: Path) -> list[Path]:
-    """The pictures of a folder and its subfolders, sorted by name. Raises UnmaskError if there are none."""
-    if not folder.is_dir():
-        raise UnmaskError(f"There is no folder of pictures {folder}.")
-    found, _ = files_in(folder)
-    if not found:
-        raise UnmaskError(f"{folder} has no pictures: files such as .jpg or .png, in it or in folders in it.")
-    return found
+def labelled(
+    path: Path, *, picture: str | None = None, label: str | None = None, encoding: str | None = None
+) -> Dataset:
+    """The labelled pictures of a corpus, of a folder with a subfolder for each class, of a table, or of an IDX file.
+
+    picture, label  names of the columns of a table; None: the first column with a usual name
+    """
+    if path.is_dir():
+        return by_class(path) if format_of(path) is None else of_corpus(path)
+    return of_idx(path) if is_idx(path) else of_table(path, picture=picture, label=label, encoding=encoding)
 
 
 def by_class(folder: Path) -> Dataset:
@@ -113,30 +132,61 @@ def by_class(folder: Path) -> Dataset:
         raise UnmaskError(
             f"{folder} has no pictures: it must have a subfolder for each class, with files such as .jpg or .png."
         )
+    rows = [Picture(label=class_of(path, folder), place=visible(str(path)), source=path) for path in found]
+    notes = left_out(folder, others, {row.label for row in rows})
+    return Dataset(folder, _in_turns(rows), {"picture": "files", "label": "folders"}, notes)
+
+
+def of_corpus(folder: Path) -> Dataset:
+    """The pictures of a corpus that was built from pictures with labels, in the order of `by_class`. Their rows hold
+    handles, and no pixels.
+
+    Raises UnmaskError for a damaged corpus, and for one without labels.
+    """
+    corpus = PictureCorpus(folder)
+    if not corpus.labelled:
+        raise UnmaskError(
+            f"{folder} has pictures without labels: build it from a folder with a subfolder for each class, or from a "
+            "table with labels."
+        )
+    rows = [
+        Picture(label=corpus.label(i), place=visible(f"{folder}:{corpus.name(i)}"), source=stored)
+        for i, stored in enumerate(corpus)
+    ]
+    return Dataset(folder, _in_turns(rows), {"picture": "corpus", "label": "classes"}, tuple(corpus.manifest["notes"]))
+
+
+def of_idx(path: Path) -> Dataset:
+    """The pictures of an IDX file with the labels of the file beside it, in their order. Raises UnmaskError if one of
+    the two is damaged, and without labels."""
+    found = IdxPictures(path)
+    if found.labels is None:
+        raise UnmaskError(f"{path} has no file of labels beside it, such as train-labels-idx1-ubyte.gz.")
+    rows = [
+        Picture(label=str(label), place=f"{path}:{i}", source=found[i]) for i, label in enumerate(found.labels.tolist())
+    ]
+    return Dataset(path, tuple(rows), {"picture": "idx3", "label": "idx1"})
+
+
+def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
+    """Sentences on classes that a set lacks although "train" has them, and on copies of a picture within a set."""
+    classes = {row.label for row in sets["train"]}
+    for name, rows in sets.items():
+        if lacking := sorted(classes - {row.label for row in rows}):
+            shown = ", ".join(lacking[:SHOWN]) + (", ..." if len(lacking) > SHOWN else "")
+            yield f"{name} has no picture of {plural(len(lacking), 'class', 'classes')}: {shown}."
+        places, labels = [row.place for row in rows], [row.label for row in rows]
+        for note in copies_note(copies_of(row.key for row in rows), places.__getitem__, labels.__getitem__):
+            yield f"{name}: {note}."
+
+
+def _in_turns(rows: Sequence[Picture]) -> tuple[Picture, ...]:
+    """The first row of each class, then the second ones: the first rows cover all classes."""
     counts, turns = Counter[str](), []
-    for path in found:
-        label = path.relative_to(folder).parts[0]
-        turns.append((counts[label], Picture(label=label, place=str(path), source=path)))
-        counts[label] += 1
-    rows = tuple(row for _, row in sorted(turns, key=lambda turn: turn[0]))  # the first rows cover all classes
-    known = counts.keys()
-    folders = [one.name for one in sorted(folder.iterdir()) if one.is_dir() and not one.name.startswith(".")]
-    empty = [name for name in folders if name not in known]
-    notes = []
-    if others:
-        notes.append(f"Skipped {plural(len(others), 'file')} that {_are(others)} no pictures: {_named(others)}")
-    if empty:
-        notes.append(f"Folders without a picture: {', '.join(empty[:SHOWN])}{'...' if len(empty) > SHOWN else ''}")
-    return Dataset(folder, rows, {"picture": "files", "label": "folders"}, tuple(notes))
-
-
-def _are(others: list[Path]) -> str:
-    return "is" if len(others) == 1 else "are"
-
-
-def _named(paths: Iterable[Path]) -> str:
-    kinds = Counter(path.suffix.lower() or path.name for path in paths)
-    return ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common(SHOWN))
+    for row in rows:
+        turns.append((counts[row.label], row))
+        counts[row.label] += 1
+    return tuple(row for _, row in sorted(turns, key=lambda turn: turn[0]))
 
 
 def of_table(
@@ -150,33 +200,11 @@ def of_table(
     """
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     nested = {name.removesuffix(BYTES) for name in table.columns if name.endswith(BYTES)}
-    pictures = _column([*table.columns, *nested], picture, PICTURE_COLUMNS, "pictures", path)
-    labels = _column(table.columns, label, LABEL_COLUMNS, "labels", path)
+    pictures = picture_column([*table.columns, *nested], picture, path)
+    labels = label_column(table.columns, label, path)
     rows = []
     for number, cells in table.rows:
-        place, name = f"{path}:{number}", cells.get(labels)
-        if name is None or not str(name).strip():
-            raise UnmaskError(f"{place}: the column '{labels}' is empty; every picture needs a label.")
-        given = cells.get(pictures) or cells.get(pictures + BYTES) or cells.get(pictures + PATH)
-        source = _source(given, path.parent, place)
-        rows.append(Picture(label=str(name).strip(), place=place, source=source))
+        place = f"{path}:{number}"
+        source, name = source_in(cells, pictures, path.parent, place), label_in(cells, labels, place)
+        rows.append(Picture(label=name, place=place, source=source))
     return Dataset(path, tuple(rows), {"picture": pictures, "label": labels})
-
-
-def _column(names: Iterable[str], asked: str | None, usual: Iterable[str], what: str, path: Path) -> str:
-    names = list(names)
-    if asked is not None and asked not in names:
-        raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
-    found = asked or next((name for name in usual if name in names), None)
-    if found is None:
-        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
-    return found
-
-
-def _source(value: Any, folder: Path, place: str) -> Path | bytes:
-    """The content of a cell: bytes, or a path."""
-    if isinstance(value, bytes) and value:
-        return value
-    if isinstance(value, str) and value.strip():
-        return folder / value
-    raise UnmaskError(f"{place}: there is no picture; give the path of a file, or its bytes.")

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import hashlib
-import os
-import platform
 import re
-import shutil
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -23,75 +18,9 @@ from unmask.data.text.sentences import sentences
 from unmask.data.text.shards import token_type
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check_replaceable, writing
 
 TRAIN, HELDOUT = "train", "heldout"
 BATCH_CHARACTERS = 1 << 18  # approximate number of characters for one call of the encoder
-
-
-@contextlib.contextmanager
-def workspace(out: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to `out`. It replaces `out` if the block succeeds and is removed if it fails.
-
-    Temporary folders of builds that were killed on this host are removed first. Raises UnmaskError if `out` is not
-    empty or cannot be written.
-    """
-    refuse_taken(out)
-    remove_stale(out)
-    partial = partial_of(out)
-    try:
-        with writing(out):
-            partial.mkdir(parents=True)
-        yield partial
-        refuse_taken(out)
-        with writing(out):
-            if out.exists():
-                out.rmdir()
-            os.replace(partial, out)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-
-
-def refuse_taken(out: Path) -> None:
-    """Raises UnmaskError if `out` is a file, a folder that is not empty, or a folder that cannot be replaced."""
-    with writing(out):
-        if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-            check_replaceable(out)
-            return
-    if (out / MANIFEST).is_file():
-        raise UnmaskError(f"{out} already holds a corpus; choose another folder, or delete it to build it again.")
-    raise UnmaskError(f"{out} already exists and is not empty; choose another folder for the corpus.")
-
-
-def remove_stale(out: Path) -> None:
-    """Remove temporary folders of builds of `out` on this host whose process has ended."""
-    prefix = _partial(out)
-    for path in out.parent.glob(f"{glob.escape(prefix)}*"):
-        process = path.name.removeprefix(prefix)
-        # A folder with the number of this process is from an earlier one: numbers are reused, in containers soon.
-        if process.isdecimal() and (int(process) == os.getpid() or not _alive(int(process))):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def partial_of(out: Path) -> Path:
-    """The temporary folder of this process: a hidden sibling of `out`."""
-    return out.parent / f"{_partial(out)}{os.getpid()}"
-
-
-def _partial(out: Path) -> str:
-    return f".{out.name}.partial-{platform.node()}-"
-
-
-def _alive(process: int) -> bool:
-    if os.name != "posix":
-        return True  # on other systems, signal 0 is not harmless
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @dataclass

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from itertools import accumulate
@@ -15,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unmask.config import read_json
+from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal, workspace
 from unmask.data.parallel import ordered
 from unmask.data.text.building import (
     HELDOUT,
@@ -28,17 +26,15 @@ from unmask.data.text.building import (
     entropy,
     refuse_single_pass,
     sources_by_size,
-    workspace,
 )
 from unmask.data.text.reading import TextDocument
 from unmask.data.text.shards import UNIT, Shard, Writer
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
-from unmask.files import MANIFEST, check, describe, write_text
+from unmask.files import check, describe
 from unmask.types import Document
 
-FORMAT, VERSION = "unmask-corpus", 1
-VERIFY_BELOW = 1 << 30  # bytes; the checksums of a smaller corpus are compared whenever it is opened
+VERSION = 1
 CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
 Progress = Callable[[str, int, int | None], None]
@@ -54,7 +50,10 @@ class Corpus:
     """An open corpus. `Corpus(folder).split("train").units(4096)` lists its pieces of documents.
 
     manifest   the content of manifest.json: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
+    notes      sentences on what could not be read: none
     """
+
+    notes: Sequence[str] = ()
 
     def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
         """Open a folder that `build` wrote.
@@ -66,7 +65,7 @@ class Corpus:
         """
         self.folder = Path(folder)
         try:
-            self.manifest = _read_manifest(self.folder)
+            self.manifest = read_manifest(self.folder, TEXTS, VERSION)
             if verify is None:
                 verify = self._bytes() < VERIFY_BELOW
             check(self.folder, self.manifest["files"], "Build the corpus again.", checksums=verify)
@@ -101,7 +100,7 @@ class Corpus:
     @property
     def checksum(self) -> str:
         """SHA-256 of the content of the corpus, which does not depend on its path."""
-        return _checksum(self.manifest["files"])
+        return checksum_of(self.manifest["files"])
 
     def summary(self) -> str:
         """The size and the statistics of the corpus, in a few lines."""
@@ -256,7 +255,7 @@ def build(
         encoded = ordered(Encode(folder), batches(deal(_fresh(documents), heldout, tally)), _pool_size(workers))
         facts = _write(encoded, folder, tokenizer, shard_tokens, lambda done: report("documents", done, total))
         facts["files"] |= {name: describe(folder / name) for name in names}
-        _seal(folder, {**facts, **asdict(tally), "options": options})
+        seal(folder, TEXTS, VERSION, {**facts, **asdict(tally), "options": options})
     return Corpus(out)
 
 
@@ -312,34 +311,8 @@ def _write(
     }
 
 
-def _seal(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the manifest, whose last field is the checksum of the others."""
-    manifest = {"format": FORMAT, "version": VERSION, **facts}
-    write_text(folder / MANIFEST, json.dumps(manifest | {"checksum": _checksum(manifest)}, indent=2) + "\n")
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise UnmaskError(f"{folder} is not a corpus: it has no {MANIFEST}. Make one with `unmask corpus build`.")
-    manifest = read_json(path)
-    if manifest.get("format") != FORMAT:
-        raise UnmaskError(f"{path} does not describe a corpus of unmask; make one with `unmask corpus build`.")
-    if manifest.get("version") != VERSION:
-        raise UnmaskError(
-            f"{path} has version {manifest.get('version')}, but this program reads {VERSION}; build the corpus again."
-        )
-    if manifest.pop("checksum", None) != _checksum(manifest):
-        raise UnmaskError(f"{path} does not match its own checksum: it is damaged; build the corpus again.")
-    return manifest
-
-
-def _checksum(facts: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
 def _reopen(folder: Path, name: str) -> Split:
-    return Split(folder, name, _read_manifest(folder))
+    return Split(folder, name, read_manifest(folder, TEXTS, VERSION))
 
 
 def _fresh(documents: Documents) -> Iterable[TextDocument]:

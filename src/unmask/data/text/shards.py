@@ -8,15 +8,13 @@ NAME.documents  little-endian uint32: end of each document, in sentences of this
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
+from unmask.data.files.corpora import Checked, mapped
 from unmask.errors import UnmaskError
-from unmask.files import writing
 from unmask.types import Document
 
 BOUND = np.dtype("<u4")
@@ -42,9 +40,9 @@ class Shard:
     def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
         """Raises UnmaskError, which names the file that is missing or does not match the others."""
         self.path = folder / f"{name}.tokens"
-        self.tokens = _map(self.path, token_type(vocabulary))
-        self.sentences = _map(folder / f"{name}.sentences", BOUND)
-        self.documents = _map(folder / f"{name}.documents", BOUND)
+        self.tokens = mapped(self.path, token_type(vocabulary))
+        self.sentences = mapped(folder / f"{name}.sentences", BOUND)
+        self.documents = mapped(folder / f"{name}.documents", BOUND)
         if self.documents[-1] != len(self.sentences) or self.sentences[-1] != len(self.tokens):
             raise UnmaskError(f"{self.path} does not match its sentence and document bounds; build the corpus again.")
 
@@ -91,7 +89,7 @@ class Writer:
         self.dtype = token_type(vocabulary)
         self.shards: list[dict[str, Any]] = []
         self.files: dict[str, dict[str, Any]] = {}
-        self._file: _Checked | None = None
+        self._file: Checked | None = None
         self._lengths: list[np.ndarray] = []  # tokens of each sentence, by document
         self._tokens = 0
 
@@ -137,43 +135,11 @@ class Writer:
     def _name(self) -> str:
         return f"{self.split}-{len(self.shards):05d}"
 
-    def _open(self, kind: str) -> _Checked:
-        return _Checked(self.folder / f"{self._name}.{kind}")
+    def _open(self, kind: str) -> Checked:
+        return Checked(self.folder / f"{self._name}.{kind}")
 
-    def _close(self, file: _Checked) -> None:
+    def _close(self, file: Checked) -> None:
         self.files[file.path.name] = file.close()
-
-
-class _Checked:
-    """An open file for writing, with its checksum so far."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.digest = hashlib.sha256()
-        self.size = 0
-        with writing(path):
-            self.file: IO[bytes] = open(path, "wb", buffering=1 << 20)  # noqa: SIM115
-
-    def write(self, array: np.ndarray) -> None:
-        content = array.tobytes()
-        self.digest.update(content)
-        self.size += len(content)
-        with writing(self.path):
-            self.file.write(content)
-
-    def close(self) -> dict[str, Any]:
-        with writing(self.path), self.file:
-            self.file.flush()
-            os.fsync(self.file.fileno())
-        return {"bytes": self.size, "sha256": self.digest.hexdigest()}
-
-
-def _map(path: Path, dtype: np.dtype) -> np.ndarray:
-    """A read-only memory map of a file, as a plain array: slices of `np.memmap` take ten times as long."""
-    try:
-        return np.memmap(path, dtype, mode="r").view(np.ndarray)
-    except (OSError, ValueError) as error:
-        raise UnmaskError(f"{path} cannot be read: {error}. Build the corpus again.") from None
 
 
 def _cut(bounds: np.ndarray, begin: int, limit: int) -> list[tuple[int, int, int, int]]:

@@ -6,15 +6,17 @@ Shapes: V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from unmask.config import read_json
+from unmask.data.files import corpora
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import plural
+from unmask.files import MANIFEST
 from unmask.objectives import Term, registry
 from unmask.runs.report import Report, answers, curve, galleries, history, of_one_run
 from unmask.train import report
@@ -119,9 +121,10 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         expected = {probe["text"]: probe["expected"] for probe, _ in probed}
         sections.append(report.Samples("Predictions during training", samples, expected))
     for corpus in run.get("corpora", []):
-        manifest = Path(corpus) / "manifest.json"
-        if manifest.exists():
-            sections.append(_corpus(corpus, read_json(manifest)))
+        kind = corpora.format_of(Path(corpus))
+        if kind is not None:
+            facts = DESCRIBED[kind](read_json(Path(corpus) / MANIFEST))
+            sections.append(report.Facts(f"Corpus {corpus}", facts))
     return of_one_run(folder, "Pre-training", run, sections)
 
 
@@ -153,9 +156,20 @@ def _growth(run: dict[str, Any]) -> str:
     return f"The first {share}, the others, and held-out text throughout, have {tokens}."
 
 
-def _corpus(folder: str, manifest: dict[str, Any]) -> report.Facts:
+def _texts(manifest: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for split, facts in manifest["splits"].items():
         values |= {f"{split}: {what}": facts[what] for what in ("documents", "sentences", "tokens")}
-    values |= {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
-    return report.Facts(f"Corpus {folder}", values)
+    return values | {"vocabulary": manifest["vocabulary"], "unigram entropy (nats)": manifest["unigram_entropy"]}
+
+
+def _pictures(manifest: dict[str, Any]) -> dict[str, Any]:
+    values = {"pictures": manifest["pictures"], "classes": len(manifest["classes"])}
+    return values | {"damaged pictures left out": manifest["damaged"]["count"]}
+
+
+DESCRIBED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    corpora.TEXTS: _texts,
+    corpora.PICTURES: _pictures,
+}
+"""Format of a corpus -> a function that takes its manifest and returns its facts for the report."""

@@ -65,6 +65,7 @@ class Pretrain(Run):
         if not corpora:
             raise UnmaskError("Give a corpus to pre-train on.")
         self.corpora = [config.objective.opens(folder) for folder in corpora]
+        self._shown: set[str] = set()  # notes of the corpora
         self.origin = None if config.start is None else Origin.open(config.start, out if resume else None)
         self.config = config = settled(config, self.corpora, self.origin)
         processor = huggingface.fitted(config.objective.processor(self.corpora[0].processor), config.model)
@@ -85,7 +86,8 @@ class Pretrain(Run):
         rows = PretrainingRows(objective, train, heldout, config.rows, self.tokens, config.training.seed)
         self.heldout = rows.heldout
         self.probes = self._probes(prompts, heldout[0])
-        self.notes = [note for note in (notice, "" if self.heldout else NOTHING_HELD_OUT) if note]
+        own = (notice, "" if self.heldout else NOTHING_HELD_OUT)
+        self.notes = [*(note for note in own if note), *self._unread()]
         super().__init__(
             model, objective, rows, config.training, out, processor=processor, resume=resume, display=display
         )
@@ -114,6 +116,8 @@ class Pretrain(Run):
         """Mean loss and accuracy of each term over the held-out rows, and the predictions for the probes."""
         model = cast(Model, model)
         found = super().evaluate(model, step).numbers
+        for note in self._unread():
+            self.display.note(note)
         samples = []
         if self.probes and distributed.is_main():
             guesses = self.learned.guesses(model, self.processor, self.probes)
@@ -141,7 +145,14 @@ class Pretrain(Run):
         new = self.origin is None and result.stopped is None
         stuck = evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
         few = evaluation.too_few(result.total, self.config.training.minutes) if new else None
-        return [*lines, *(line for line in (stuck, few) if line)]
+        unread = (note for corpus in self.corpora for note in corpus.notes)
+        return [*lines, *(line for line in (stuck, few) if line), *unread]
+
+    def _unread(self) -> list[str]:
+        """Sentences on what could not be read so far, without those that were shown before."""
+        found = [note for corpus in self.corpora for note in corpus.notes if note not in self._shown]
+        self._shown.update(found)
+        return found
 
     def _at_start(self) -> dict[str, Any]:
         """The evaluation at step 0 of the folder that the run started from; empty for new weights, or without one."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.text.building import partial_of, remove_stale
+from unmask.data.files.corpora import partial_of, remove_stale
 from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing

@@ -1,0 +1,101 @@
+"""Corpus check of pictures: sizes, colour modes, classes, damaged files and copies, before a corpus is built."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from unmask.data.pictures.building import KEPT, Decode, decoded, size_of
+from unmask.data.pictures.copies import copies_note, copies_of
+from unmask.data.pictures.corpus import shares
+from unmask.data.pictures.items import Items
+
+QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of `check`.
+
+    pictures     number of pictures that can be decoded
+    shorter      pixels of the shorter side at QUANTILES, from the smallest to the largest
+    sizes        size -> number of pictures, the most frequent first
+    modes        colour mode of Pillow -> number of files
+    classes      label -> number of pictures; empty without labels
+    damaged      number of pictures that cannot be decoded
+    reasons      the first of their reasons
+    copies       number of pictures with the same content as an earlier one
+    conflicting  number of copies with another label than the first one
+    notes        sentences on what else was found
+    """
+
+    pictures: int
+    shorter: tuple[float, ...]
+    sizes: dict[str, int]
+    modes: dict[str, int]
+    classes: dict[str, int]
+    damaged: int
+    reasons: tuple[str, ...]
+    copies: int
+    conflicting: int
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return asdict(self)
+
+
+def check(items: Items, *, workers: int = 1, progress: Progress | None = None) -> Report:
+    """Decode all pictures once and describe them. Memory: about 300 bytes a picture."""
+    sizes, modes, classes = Counter[str](), Counter[str](), Counter[str]()
+    names, labels, digests, reasons, shorter = list[str](), list[str](), list[bytes](), list[str](), array("I")
+    for found in decoded(items, Decode(keep=False), workers):
+        for (name, label), shape, mode in zip(found.items, found.shapes, found.modes, strict=True):
+            names.append(name)
+            labels.append(label)
+            sizes[size_of(shape)] += 1
+            modes[mode] += 1
+            shorter.append(min(shape[:2]))
+        digests += found.digests
+        reasons += [reason for reason, _ in found.damaged]
+        if progress is not None:
+            progress("pictures", len(names) + len(reasons), items.count)
+    classes.update(label for label in labels if label)
+    copies = copies_of(digests)
+    quantiles = np.quantile(np.frombuffer(shorter, np.uint32), QUANTILES).tolist() if shorter else ()
+    return Report(
+        pictures=len(names),
+        shorter=tuple(quantiles),
+        sizes=dict(sizes.most_common()),
+        modes=dict(modes.most_common()),
+        classes=dict(classes.most_common()),
+        damaged=len(reasons),
+        reasons=tuple(reasons[:KEPT]),
+        copies=len(copies),
+        conflicting=sum(labels[number] != labels[first] for number, first in copies.items()),
+        notes=(*items.notes, *copies_note(copies, names.__getitem__, labels.__getitem__)),
+    )
+
+
+def render(report: Report) -> str:
+    """The report as plain lines for a terminal."""
+    lines = [f"pictures    {report.pictures:,}"]
+    if report.pictures:
+        ends = " / ".join(f"{side:,.0f}" for side in report.shorter)
+        lines += [
+            f"sizes       {shares(report.sizes)}",
+            f"short side  smallest / 25% / 50% / 75% / largest: {ends} pixels",
+            f"modes       {shares(report.modes)}",
+            f"classes     {shares(report.classes) or 'none'}",
+        ]
+    lines.append(f"damaged     {report.damaged:,}")
+    lines += [f"  {reason}" for reason in report.reasons]
+    lines.append(f"copies      {report.copies:,}")
+    lines += [f"  {note.removesuffix('.')}." for note in report.notes]
+    return "\n".join(lines)
