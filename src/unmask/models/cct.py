@@ -87,7 +87,7 @@ class Cct(Vit):
 
 
 class Tokenizer(nn.Module):
-    """Convolutions, each with ReLU and pooling of 3 x 3 with stride 2 (section 3.2)."""
+    """Convolutions, each with pooling of 3 x 3 with stride 2, and ReLU (section 3.2)."""
 
     def __init__(self, page: Cct):
         super().__init__()
@@ -96,8 +96,8 @@ class Tokenizer(nn.Module):
         layers = [
             nn.Sequential(
                 nn.Conv2d(inputs, outputs, page.kernel, padding=page.kernel // 2, bias=False),
-                nn.ReLU(),
                 nn.MaxPool2d(3, stride=2, padding=1),
+                nn.ReLU(),  # after the pooling, of a quarter of the numbers: both keep the order of numbers
             )
             for inputs, outputs in pairwise(widths)
         ]

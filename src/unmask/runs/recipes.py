@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from unmask.config import introduction
 from unmask.errors import UnmaskError, unknown
 from unmask.models import albert, electra
 from unmask.models.albert import Albert
@@ -242,8 +243,8 @@ def _recipes() -> dict[str, Callable[[], Pretraining]]:
 
 
 def names() -> dict[str, str]:
-    """Recipe name -> its first line of documentation, in the order in which they are written, this page first."""
-    return {name: (inspect.getdoc(recipe) or "").split("\n", 1)[0] for name, recipe in _recipes().items()}
+    """Recipe name -> the first paragraph of its documentation, in the order in which they are written."""
+    return {name: introduction(recipe) for name, recipe in _recipes().items()}
 
 
 def find(name: str) -> Pretraining:

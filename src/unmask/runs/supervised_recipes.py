@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Literal
 
+from unmask.config import introduction
 from unmask.errors import unknown
 from unmask.models.cct import SIZES as CCT_SIZES
 from unmask.models.cct import Cct
@@ -55,7 +56,7 @@ def swin_tiny() -> FineTuning:
 
 def cct_tiny() -> FineTuning:
     """Pictures of 32 pixels, by CCT-2/3x2 (0.3 M parameters): minutes on a laptop."""
-    return _small(Cct(**CCT_SIZES["2/3x2"]))
+    return _small(Cct(**CCT_SIZES["2/3x2"], attention_dropout=0.0, drop_path=0.0))
 
 
 def resnet_tiny() -> FineTuning:
@@ -101,8 +102,8 @@ def _recipes() -> dict[str, Callable[[], FineTuning]]:
 
 
 def names() -> dict[str, str]:
-    """Recipe name -> its first line of documentation, in the order in which they are written."""
-    return {name: (inspect.getdoc(recipe) or "").split("\n", 1)[0] for name, recipe in _recipes().items()}
+    """Recipe name -> the first paragraph of its documentation, in the order in which they are written."""
+    return {name: introduction(recipe) for name, recipe in _recipes().items()}
 
 
 def find(name: str) -> FineTuning:

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from unmask.config import introduction
 from unmask.errors import unknown
 from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
@@ -154,9 +155,9 @@ def dates(config: Translation) -> Translation:
 
 
 def names() -> dict[str, str]:
-    """Name of a system -> its first line of documentation."""
+    """Name of a system -> the first paragraph of its documentation."""
     return {
-        name.replace("_", "-"): (inspect.getdoc(function) or "").split("\n", 1)[0]
+        name.replace("_", "-"): introduction(function)
         for name, function in globals().items()
         if inspect.isfunction(function)
         and function.__module__ == __name__
