@@ -109,6 +109,7 @@ class ImageClassification(OneLabel):
     rows_class = PictureRows
     options_class = PictureOptions
     folders = True
+    rate_share = 0.1
     rows_are = "pictures with a label"
     panel = "classifyPicture"
     references_are = "logistic regression on the pixels, and on histograms of oriented gradients"
