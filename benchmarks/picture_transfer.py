@@ -24,7 +24,8 @@ import gzip
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,13 @@ TRUNKS: dict[str, dict[str, int]] = {"vgg": {}, "vit": {"dim": 96, "layers": 4, 
 """Trunk -> changes of its recipe NAME-tiny."""
 
 RATES = {"frozen": 5e-3, "top": 5e-4, "full": 5e-4}
-"""Strategy -> learning rate of AdamW. A new head on a frozen trunk has the rate of the recipes; a trunk that was trained
-has a tenth of it. From scratch, the optimiser is that of the recipe."""
+"""Strategy -> learning rate of AdamW. A new head on a frozen trunk has the rate of the recipes, and a trained trunk a
+tenth of it. From scratch, the optimiser is that of the recipe."""
 
 SCRATCH = "from scratch"
 STRATEGIES = (SCRATCH, *RATES)
 STARTS = (SCRATCH, "supervised", "simclr", "mae")
+REFERENCES = ("pixels", "hog")
 SHARES = (0.01, 0.1, 1.0)
 TESTED = 100  # test pictures of a class
 FAST = {"source_pictures": 60, "source_steps": 20, "much": 30, "steps": 10, "seeds": 1}
@@ -106,22 +108,17 @@ def unpack_digits(pictures: Path, labels: Path, count: int, out: Path) -> None:
 
 def prepare(data: Path, work: Path, options: argparse.Namespace) -> None:
     """The folders source/, similar/, different/, each with train and test; what is there already is kept."""
-    cifar, mnist = data / "cifar10-jpeg", data / "mnist"
-    sizes = {"train": (options.source_pictures, options.much), "test": (TESTED, TESTED)}
-    for split, (source, target) in sizes.items():
-        _once(
-            work / "source" / split, lambda out: unpack(cifar / f"{split}.tar.gz", dict.fromkeys(SOURCE, source), out)
-        )
-        _once(
-            work / "similar" / split, lambda out: unpack(cifar / f"{split}.tar.gz", dict.fromkeys(TARGET, target), out)
-        )
+    for split, counts in (("train", (options.source_pictures, options.much)), ("test", (TESTED, TESTED))):
+        archive = data / "cifar10-jpeg" / f"{split}.tar.gz"
+        for name, classes, count in zip(("source", "similar"), (SOURCE, TARGET), counts, strict=True):
+            _once(work / name / split, partial(unpack, archive, dict.fromkeys(classes, count)))
         if options.part == "strategies":
             kind = "train" if split == "train" else "t10k"
-            files = mnist / f"{kind}-images-idx3-ubyte.gz", mnist / f"{kind}-labels-idx1-ubyte.gz"
-            _once(work / "different" / split, lambda out: unpack_digits(*files, target, out))
+            files = [data / "mnist" / f"{kind}-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1")]
+            _once(work / "different" / split, partial(unpack_digits, *files, counts[1]))
 
 
-def _once(out: Path, make: Callable[[Path], None]) -> None:
+def _once(out: Path, make: Callable[[Path], object]) -> None:
     """Make a folder, unless it is there."""
     if out.exists():
         return
@@ -132,8 +129,8 @@ def _once(out: Path, make: Callable[[Path], None]) -> None:
 
 
 def draw(pictures: Path, count: int, seed: int, table: Path) -> int:
-    """Write a table of `count` pictures of each class, drawn by the seed; a smaller draw is part of a larger one. Return
-    the number of its rows."""
+    """Write a table of `count` pictures of each class, drawn by the seed; a smaller draw is part of a larger one.
+    Returns the number of its rows."""
     rows = []
     for folder in sorted(path for path in pictures.iterdir() if path.is_dir()):
         files = sorted(folder.iterdir())
@@ -161,7 +158,7 @@ def trained(trunk: str, work: Path, options: argparse.Namespace) -> Path:
 
     source = {"train": work / "source" / "train", "dev": work / "source" / "test"}
     config = recipe(trunk, options).override({**source, "least_steps": options.source_steps})
-    _once(work / "trunks" / trunk, lambda out: finetune(config, out) and None)
+    _once(work / "trunks" / trunk, lambda out: finetune(config, out))
     return work / "trunks" / trunk
 
 
@@ -172,12 +169,12 @@ def pretrained(method: str, work: Path, options: argparse.Namespace) -> Path:
 
     settings = {"steps": options.source_steps, "minutes": None, "heldout": 64, "device": "cpu"}
     config = recipes.find(f"{method}-tiny").override({**TRUNKS["vit"], **settings, "precision": options.precision})
-    _once(work / "trunks" / method, lambda out: Pretrain(config, [work / "source" / "train"], out).run() and None)
+    _once(work / "trunks" / method, lambda out: Pretrain(config, [work / "source" / "train"], out).run())
     return work / "trunks" / method
 
 
 def accuracy(
-    trunk: str, folder: Path | None, strategy: str, table: Path, test: Path, seed: int, options: argparse.Namespace
+    trunk: str, folder: Path | None, strategy: str, table: Path, seed: int, *, test: Path, options: argparse.Namespace
 ) -> float:
     """The accuracy on the test pictures after the last step.
 
@@ -197,89 +194,71 @@ def accuracy(
     return float(result.seeds[0]["dev"]["accuracy"])
 
 
-def references(table: Path, test: Path, task: str) -> dict[str, float]:
-    """The accuracy of the task's plain references."""
+def reference(task: str, name: str, table: Path, seed: int, *, test: Path) -> float:
+    """The accuracy of a plain reference of the task, which has no seed of its own."""
     from unmask.runs.finetuning.baselines import Baselines, baselines
 
-    found = baselines(Baselines().override({"task": task, "train": table, "dev": test}), say=lambda _: None)
-    return {name: scores["dev"]["accuracy"] for name, scores in found["scores"].items() if name != "baseline"}
+    config = Baselines().override({"task": task, "train": table, "dev": test})
+    return float(baselines(config, say=lambda _: None)["scores"][name]["dev"]["accuracy"])
 
 
-def scored(seeds: int, work: Path, pictures: Path, count: int, score: Callable[[Path, int], float]) -> dict[str, Any]:
+def scored(seeds: int, pictures: Path, count: int, score: Callable[[Path, int], float]) -> dict[str, Any]:
     """Mean and deviation over the seeds of `score(table, seed)`, on tables of `count` pictures of each class."""
     scores, rows = [], 0
-    for seed in range(seeds):
-        rows = draw(pictures, count, seed, work / "drawn.csv")
-        scores.append(score(work / "drawn.csv", seed))
+    with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
+        for seed in range(seeds):
+            table = Path(folder) / f"{seed}.csv"
+            rows = draw(pictures, count, seed, table)
+            scores.append(score(table, seed))
     mean, deviation = common.mean_and_deviation(scores)
     return {"pictures": rows, "scores": scores, "mean": mean, "deviation": deviation}
 
 
 # ------------------------------------------------------------------------------------------------ the two parts
 
+Cell = tuple[dict[str, Any], Path, int, Callable[[Path, int], float]]
+"""The names of a cell, the pictures of its target, the number of each class, and the score of a seed."""
 
-def strategies(work: Path, facts: dict[str, Any], options: argparse.Namespace) -> None:
+
+def strategies(work: Path, options: argparse.Namespace) -> Iterator[Cell]:
     """Every strategy in every cell of the table."""
     for trunk in options.trunks:
         folder = trained(trunk, work, options)
         for domain in ("similar", "different"):
-            train, test = work / domain / "train", work / domain / "test"
             for amount in ("little", "much"):
-                for strategy in STRATEGIES:
-                    start = None if strategy == SCRATCH else folder
-
-                    def score(table: Path, seed: int) -> float:
-                        return accuracy(trunk, start, strategy, table, test, seed, options)  # noqa: B023 (called here)
-
-                    place = {"trunk": trunk, "domain": domain, "amount": amount, "way": strategy}
-                    _cell(
-                        facts, place, options, lambda: scored(options.seeds, work, train, vars(options)[amount], score)
-                    )
+                for way in STRATEGIES:
+                    names = {"trunk": trunk, "domain": domain, "amount": amount, "way": way}
+                    start = None if way == SCRATCH else folder
+                    score = partial(accuracy, trunk, start, way, options=options, test=work / domain / "test")
+                    yield names, work / domain / "train", vars(options)[amount], score
 
 
-def labels(work: Path, facts: dict[str, Any], options: argparse.Namespace) -> None:
+def labels(work: Path, options: argparse.Namespace) -> Iterator[Cell]:
     """Every start, and the references, at every share of the labels."""
-    train, test = work / "similar" / "train", work / "similar" / "test"
-    given = {name: vars(options)[name] for name in STARTS[1:]}
-    folders = {SCRATCH: None, "supervised": given["supervised"] or trained("vit", work, options)}
-    folders |= {name: given[name] or pretrained(name, work, options) for name in STARTS[2:]}
+    test = work / "similar" / "test"
+    folders = {SCRATCH: None, "supervised": options.supervised or trained("vit", work, options)}
+    folders |= {name: vars(options)[name] or pretrained(name, work, options) for name in STARTS[2:]}
+    ways = {
+        name: partial(accuracy, "vit", folder, "full", options=options, test=test) for name, folder in folders.items()
+    }
     task = recipe("vit", options).task
+    ways |= {name: partial(reference, task, name, test=test) for name in REFERENCES}
     for share in SHARES:
-        count = max(1, round(share * options.much))
-        for name, folder in folders.items():
-
-            def score(table: Path, seed: int) -> float:
-                return accuracy("vit", folder, "full", table, test, seed, options)  # noqa: B023 (called here)
-
-            place = {"share": share, "way": name}
-            _cell(facts, place, options, lambda: scored(options.seeds, work, train, count, score))
-        for name in ("pixels", "hog"):
-            place = {"share": share, "way": name}
-            _cell(
-                facts,
-                place,
-                options,
-                lambda: scored(
-                    options.seeds,
-                    work,
-                    train,
-                    count,
-                    lambda table, seed: references(table, test, task)[name],  # noqa: B023
-                ),
-            )
+        for way, score in ways.items():
+            names = {"share": share, "way": way}
+            yield names, work / "similar" / "train", max(1, round(share * options.much)), score
 
 
-def _cell(
-    facts: dict[str, Any], place: dict[str, Any], options: argparse.Namespace, measure: Callable[[], dict[str, Any]]
-) -> None:
-    """Measure one cell, unless the results have it, and write the results."""
-    if any(place.items() <= cell.items() for cell in facts["cells"]):
-        return
-    found = measure()
-    facts["cells"].append({**place, **found})
-    print(*place.values(), f"{found['mean']:.3f} ± {found['deviation']:.3f}", flush=True)
-    if options.out is not None:
-        common.write_json(Path(options.out), facts)
+def measure(cells: Iterable[Cell], facts: dict[str, Any], options: argparse.Namespace) -> None:
+    """Measure the cells that the results lack, and write the results after each."""
+    for names, pictures, count, score in cells:
+        if any(names.items() <= cell.items() for cell in facts["cells"]):
+            continue
+        found = scored(options.seeds, pictures, count, score)
+        facts["cells"].append({**names, **found})
+        print(*names.values(), f"{found['mean']:.3f} ± {found['deviation']:.3f}", flush=True)
+        if options.out is not None:
+            common.write_json(Path(options.out), facts)
 
 
 def table_of(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -332,7 +311,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
         work = options.work or Path(folder)
         prepare(options.data, work, options)
-        {"strategies": strategies, "labels": labels}[options.part](work, facts, options)
+        parts = {"strategies": strategies, "labels": labels}
+        measure(parts[options.part](work, options), facts, options)
     text = table_of(facts["cells"])
     print(f"\n{text}")
     if options.out is not None:
