@@ -13,7 +13,7 @@ labels      the accuracy by the share of the labels of the similar target: from 
 
 The lengths of all runs are steps, so that results do not depend on the load of the machine. Each seed draws its own
 labelled pictures, the same ones for every strategy. The model after the last step is scored on test pictures, which
-select nothing. The rates are those of `RATES`, not tuned on these pictures. Fine-tuning does not augment pictures.
+select nothing. The rates are those of `WAYS`, not tuned on these pictures. Fine-tuning does not augment pictures.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ DIGITS = tuple(map(str, range(10)))
 TRUNKS: dict[str, dict[str, int]] = {"vgg": {}, "vit": {"dim": 96, "layers": 4, "heads": 3, "hidden": 384}}
 """Trunk -> changes of its recipe NAME-tiny."""
 
-RATES = {"frozen": 5e-3, "top": 5e-4, "full": 5e-4}
-"""Strategy -> learning rate of AdamW. A new head on a frozen trunk has the rate of the recipes, and a trained trunk a
-tenth of it. From scratch, the optimiser is that of the recipe."""
+WAYS = {
+    "frozen": ("frozen", 5e-3),
+    "top": ("top", 5e-4),
+    "full": ("full", 5e-4),
+    "full, high rate": ("full", 5e-3),
+}
+"""Column of the table -> strategy, and learning rate of AdamW. A trained trunk has a tenth of the rate of the recipes;
+a new head alone, and the last column, have that rate itself. From scratch, the optimiser is that of the recipe."""
 
 SCRATCH = "from scratch"
-STRATEGIES = (SCRATCH, *RATES)
+STRATEGIES = (SCRATCH, *WAYS)
 STARTS = (SCRATCH, "supervised", "simclr", "mae")
 REFERENCES = ("pixels", "hog")
 SHARES = (0.01, 0.1, 1.0)
@@ -174,11 +179,12 @@ def pretrained(method: str, work: Path, options: argparse.Namespace) -> Path:
 
 
 def accuracy(
-    trunk: str, folder: Path | None, strategy: str, table: Path, seed: int, *, test: Path, options: argparse.Namespace
+    trunk: str, folder: Path | None, way: str, table: Path, seed: int, *, test: Path, options: argparse.Namespace
 ) -> float:
     """The accuracy on the test pictures after the last step.
 
     folder  of the trained trunk; None: new weights
+    way     a column of `WAYS`, for a trained trunk
     table   the labelled pictures
     """
     from unmask.runs.finetuning import FineTuning, finetune
@@ -186,7 +192,8 @@ def accuracy(
     if folder is None:  # plain pictures, as the other starts have them
         config = recipe(trunk, options).override({"padding": 0, "flip": 0.0, "smoothing": 0.0})
     else:
-        config = FineTuning(model=folder, task=recipe(trunk, options).task).override({**EXACTLY, "lr": RATES[strategy]})
+        strategy, rate = WAYS[way]
+        config = FineTuning(model=folder, task=recipe(trunk, options).task).override({**EXACTLY, "lr": rate})
         config = config.override({"strategy": strategy, "device": "cpu", "precision": options.precision})
     rows = {"train": table, "dev": test, "least_steps": options.steps, "batch_size": 32, "seed": seed, "seeds": 1}
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as out:
