@@ -58,7 +58,7 @@ STARTS = (SCRATCH, "supervised", "simclr", "mae")
 REFERENCES = ("pixels", "hog")
 SHARES = (0.01, 0.1, 1.0)
 TESTED = 100  # test pictures of a class
-FAST = {"source_pictures": 60, "source_steps": 20, "much": 30, "steps": 10, "seeds": 1}
+FAST = {"source_pictures": 60, "source_steps": 10, "much": 30, "steps": 10, "seeds": 1}
 EXACTLY: dict[str, Any] = {"minutes": None, "epochs": 1e-6, "evaluations": 1e-6}  # only `least_steps` counts
 
 
