@@ -227,11 +227,11 @@ def test_one_process_at_a_time_is_at_a_folder(place, tmp_path, monkeypatch):
     assert len(refused) == 1
     assert not (out / ".lock").exists()
 
-    def late(*given):
+    def late(*given, **more):
         """Another process does all of it while this one reads its rows."""
         monkeypatch.undo()
         search(settings, tmp_path / "other", grid=one)
-        return prepare(*given)
+        return prepare(*given, **more)
 
     monkeypatch.setattr("unmask.runs.finetuning.search.prepare", late)
     with pytest.raises(UnmaskError, match="holds something already"):

@@ -281,6 +281,13 @@ def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(numbered[i] for i in range(len(numbered)))
 
 
+def renamed(heads: Mapping[str, Head], labels: Sequence[str], outputs: Sequence[str]) -> set[str]:
+    """The heads whose outputs get other names than the labels of a folder. Default labels are no names."""
+    if not labels or not outputs or list(labels) in (list(outputs), _usual_names("", len(labels))):
+        return set()
+    return {name for name, head in heads.items() if head.has_labels}
+
+
 def _usual_names(head: str, outputs: int) -> list[str]:
     """Default names of the outputs of a head."""
     if head == "regression" and outputs == 1:

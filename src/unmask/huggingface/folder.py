@@ -27,6 +27,7 @@ from unmask.huggingface.config import (
     label_names,
     own_heads,
     read_config,
+    renamed,
     require_model,
     table_for,
     table_of,
@@ -208,6 +209,7 @@ def load(
     kind: Kind[M],
     *,
     heads: Mapping[str, Head] | None = None,
+    outputs: Sequence[str] = (),
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Loaded[M]: ...
@@ -219,6 +221,7 @@ def load(
     kind: None = None,
     *,
     heads: Mapping[str, Head] | None = None,
+    outputs: Sequence[str] = (),
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Loaded[Any]: ...
@@ -229,6 +232,7 @@ def load(
     kind: Kind[Any] | None = None,
     *,
     heads: Mapping[str, Head] | None = None,
+    outputs: Sequence[str] = (),
     seed: int = 0,
     weights: Mapping[str, Tensor] | None = None,
 ) -> Loaded[Any]:
@@ -236,11 +240,11 @@ def load(
 
     kind     the expected kind of model, SINGLE_STACK or ENCODER_DECODER; None accepts both
     heads    heads to put on the trunk, by name; None keeps the heads of the folder
+    outputs  names of the outputs of `heads`; a stored head whose outputs have other names is replaced by a new one
     seed     seed of the initialisation of parts that the folder does not hold
     weights  tensors to use instead of those of the folder, under the same names, such as a mean of checkpoints
 
-    Raises UnmaskError, with the file and what to do, if the folder is missing, damaged or not supported, and if it
-    holds another kind of model.
+    Raises UnmaskError if the folder is missing, damaged or not supported, or holds another kind of model.
     """
     folder = model_folder(folder)
     require_model(folder)
@@ -265,7 +269,7 @@ def load(
     table.processor.check_ids(config, folder)
     make = partial(config.build, heads=wanted, seed=None, **({"pooler": True} if pooler else {}))
     model = sizes.build(make, config.to_dict(), tensors.values(), folder)
-    new, dropped = fill(table, model, tensors, keep=set(stored), folder=folder)
+    new, dropped = fill(table, model, tensors, keep=set(stored), left=renamed(wanted, labels, outputs), folder=folder)
     if heads is None and (new or dropped):
         broken = ", ".join(sorted({*new, *dropped}))
         raise UnmaskError(f"{folder}: the weights of {broken} are incomplete. Restore the folder from a copy.")

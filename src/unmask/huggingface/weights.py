@@ -243,12 +243,19 @@ def _outputs_of(table: Table, head: str, tensors: Mapping[str, Tensor]) -> int:
 
 
 def fill(
-    table: Table, model: Model, tensors: Mapping[str, Tensor], *, keep: set[str], folder: Path
+    table: Table,
+    model: Model,
+    tensors: Mapping[str, Tensor],
+    *,
+    keep: set[str],
+    left: Set[str] = frozenset(),
+    folder: Path,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Copy the tensors into the model. Returns the parts without stored weights, and the stored parts that the model
     does not use.
 
     keep  heads whose stored weights are read
+    left  heads whose stored weights are left out, as those of another shape are
 
     Raises UnmaskError for a key without a place in the model, a wrong shape or dtype, values that are not finite, two
     keys of one parameter with different values, and missing weights of the trunk.
@@ -267,7 +274,7 @@ def fill(
             raise UnmaskError(f"{folder}: '{key}' has no place in this model; does config.json describe these weights?")
         if tensor.is_floating_point() != parameters[ours].is_floating_point():
             raise UnmaskError(f"{folder}: '{key}' holds {tensor.dtype} values; quantised weights are not supported.")
-        if parameters[ours].shape != tensor.shape:
+        if parameters[ours].shape != tensor.shape or (ours.startswith("heads.") and _part(ours) in left):
             if ours.startswith("heads.") and _may_lack(table, ours):
                 dropped.add(_part(ours))
                 continue

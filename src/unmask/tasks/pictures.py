@@ -73,6 +73,7 @@ class PictureTask(Task):
     row_class: ClassVar[type[Row]] = Picture
     rows_class: ClassVar[type[Rows]] = PictureRows
     folders = True
+    rate_share: ClassVar[float | None] = 0.1
     rows_are = "pictures with a label"
     form: ClassVar[Form] = PictureForm()
     tokens_at_once: ClassVar[int | None] = (

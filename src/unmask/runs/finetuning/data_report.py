@@ -14,7 +14,7 @@ from unmask.errors import UnmaskError
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.encoder import PreparedEncoder, prepare
 from unmask.runs.finetuning.prepared import Notes
-from unmask.runs.transfer import advise, measure
+from unmask.runs.transfer import advise, advise_without_texts, measure
 from unmask.tasks import Encoded
 
 SHOWN, BAR = 30, 30  # most classes in the list; characters of the longest bar
@@ -22,6 +22,7 @@ SHOWN, BAR = 30, 30  # most classes in the list; characters of the longest bar
 
 def data_report(config: FineTuning) -> str:
     """The facts to know before a run: files, classes, lengths, baseline, similarity; and advice that follows from them.
+    Lengths and similarity are those of texts, and left out for other rows.
 
     Reads the rows and the model as `finetune` does, and raises UnmaskError as it does.
     """
@@ -31,16 +32,19 @@ def data_report(config: FineTuning) -> str:
     prepared = prepare(config, say)
     rows = prepared.encoded["train"].rows
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK)
-    evidence = measure(texts_of(rows), loaded.require_tokenizer(config.model), loaded.model, seed=config.seed)
     labels = len(prepared.task.labels) or None
-    advice = advise(len(rows), evidence.similarity, classes=labels, loss=evidence.loss)
-    parts = {
-        "Rows": say.notes,
-        "Classes of the training rows": _classes(prepared),
-        "Lengths": [_length(name, encoded) for name, encoded in prepared.encoded.items()],
-        "Text and model": evidence.sentences,
-        f"Advice ({advice.amount} data, {advice.domain} text): --strategy {advice.transfer.strategy}": advice.sentences,
-    }
+    parts = {"Rows": say.notes, "Classes of the training rows": _classes(prepared)}
+    if loaded.tokenizer is None:
+        parts["Advice"] = list(advise_without_texts(len(rows), classes=labels))
+    else:
+        evidence = measure(texts_of(rows), loaded.tokenizer, loaded.model, seed=config.seed)
+        advice = advise(len(rows), evidence.similarity, classes=labels, loss=evidence.loss)
+        title = f"Advice ({advice.amount} data, {advice.domain} text): --strategy {advice.transfer.strategy}"
+        parts |= {
+            "Lengths": [_length(name, encoded) for name, encoded in prepared.encoded.items()],
+            "Text and model": evidence.sentences,
+            title: list(advice.sentences),
+        }
     return "\n\n".join("\n".join([name, *(f"  {line}" for line in lines)]) for name, lines in parts.items() if lines)
 
 

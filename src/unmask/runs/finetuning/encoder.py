@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.data.labelled import glue
 from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
@@ -29,7 +30,7 @@ from unmask.tasks import TASKS, Encoded, Task, settings_of
 from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.reading import read_sets
-from unmask.train import distributed
+from unmask.train import checkpoint, distributed
 from unmask.train.display import Display
 
 UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in tokens
@@ -82,8 +83,11 @@ class PreparedEncoder(Prepared):
         return Seed(row, self.task.report(answers, dev), write, curves, confusion)
 
 
-def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
-    """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit."""
+def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> PreparedEncoder:
+    """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit.
+
+    searched  whether a search sets the learning rate, so that there is no default
+    """
     begun = config
     start = config.start
     if config.rows.train is None:
@@ -94,10 +98,11 @@ def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
+    config = config if searched else _with_rate(config, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
-    loaded = _load(config, aim or task, config.seed)
+    loaded = _load(config, aim or task, task.labels, config.seed)
     length = _length(config, loaded.model)
     strategy.prepare(loaded.model, config.transfer)  # only a check: each seed loads its own model
     processor = task.processor_of(loaded, start)
@@ -161,7 +166,7 @@ def run_seed(
             say(collapsed)
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
-        model = _load(config, prepared.aim or task, drawn).model
+        model = _load(config, prepared.aim or task, task.labels, drawn).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
@@ -207,19 +212,47 @@ def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
         raise UnmaskError(f"--sampling balanced is for --task {known}; leave it out for {config.task}.")
     if config.rows.benchmark is not None and config.fit.metric is None:
         config = config.replace(fit={"metric": config.kind.metric_of(glue.find(config.rows.benchmark))})
-    if config.transfer.strategy in ("frozen", "lora") and config.fit.optimizer.lr == Fit().optimizer.lr:
-        say(f"With the strategy {config.transfer.strategy}, the default learning rate is {BOLD:g}.")
-        config = config.replace(fit={"optimizer": {"lr": BOLD}})
     return config
 
 
-def _load(config: FineTuning, aim: Objective, seed: int) -> huggingface.Loaded:
-    """The model with the heads that `aim` needs. Raises UnmaskError if it lacks a head for the next token."""
+def _with_rate(config: FineTuning, say: Notes) -> FineTuning:
+    """The config with the default learning rate of the strategy and of the model, unless another one is given."""
+    if config.fit.optimizer.lr != Fit().optimizer.lr:
+        return config
+    share, before = config.kind.rate_share, rate_of(config.model) if config.model is not None else None
+    if config.transfer.strategy in ("frozen", "lora"):
+        lr = BOLD
+        say(f"With the strategy {config.transfer.strategy}, the default learning rate is {lr:g}.")
+    elif share is not None and before is not None:
+        lr = share * before
+        say(f"The default learning rate is {lr:g}, as {config.model} was trained at {before:g}.")
+    else:
+        return config
+    return config.replace(fit={"optimizer": {"lr": lr}})
+
+
+def rate_of(folder: Path | str) -> float | None:
+    """The learning rate at which a folder was trained from new weights, by its run.json; None if it does not tell, as
+    for a folder that started from another one or that another program wrote."""
+    path = Path(folder) / checkpoint.RUN
+    config = read_json(path).get("config") if path.is_file() else None
+    if not isinstance(config, Mapping) or config.get("start") or isinstance(config.get("model"), str):
+        return None
+    for name in ("fit", "training"):  # of fine-tuning, of pre-training
+        match config.get(name):
+            case {"optimizer": {"lr": float(lr)}}:
+                return lr
+    return None
+
+
+def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) -> huggingface.Loaded:
+    """The model with the heads that `aim` needs; a stored head for other labels is replaced. Raises UnmaskError if it
+    lacks a head for the next token."""
     if config.page is not None:
         processor = config.kind.new_processor(config.page)
         return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
     assert config.model is not None
-    loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, seed=seed)
+    loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, outputs=labels, seed=seed)
     loaded = config.kind.prepared(loaded, config.options)
     config.kind.processor_of(loaded, config.model)
     if config.from_scratch:

@@ -1,7 +1,7 @@
 """Transfer: which weights of a pre-trained model a task trains; adapters as files; advice on a strategy."""
 
 from unmask.runs.transfer.adapter import load_adapter, save_adapter
-from unmask.runs.transfer.advice import Advice, Evidence, advise, measure
+from unmask.runs.transfer.advice import Advice, Evidence, advise, advise_without_texts, measure
 from unmask.runs.transfer.remembered import remembering
 from unmask.runs.transfer.strategy import Transfer, Tuning, merged, prepare, scale, trainable
 
@@ -11,6 +11,7 @@ __all__ = [
     "Transfer",
     "Tuning",
     "advise",
+    "advise_without_texts",
     "load_adapter",
     "measure",
     "merged",

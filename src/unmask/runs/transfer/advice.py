@@ -159,12 +159,26 @@ def advise(rows: int, similarity: float, *, classes: int | None = None, loss: fl
     amount, counted = _amount(rows, classes)
     domain, compared = _domain(similarity, loss)
     transfer, todo = TABLE[amount, domain]
-    sentences = [counted, compared, todo]
-    if rows < UNSTABLE_ROWS:
-        sentences.append(
-            f"With fewer than {UNSTABLE_ROWS:,} rows, a single run says little: compare means over three or more seeds."
-        )
-    return Advice(amount, domain, transfer, tuple(sentences))
+    return Advice(amount, domain, transfer, (counted, compared, todo, *_seeds(rows)))
+
+
+def advise_without_texts(rows: int, *, classes: int | None = None) -> tuple[str, ...]:
+    """The amount of labelled rows in sentences, for rows whose similarity to the pre-training data is not measured."""
+    return (
+        _amount(rows, classes)[1],
+        "The similarity to the pre-training data is measured for texts only, so no strategy is advised. Compare "
+        "frozen, top and full on the dev rows (--strategy). `unmask probe` scores the trunk as it is.",
+        *_seeds(rows),
+    )
+
+
+def _seeds(rows: int) -> list[str]:
+    """A sentence on the number of seeds, for few rows."""
+    if rows >= UNSTABLE_ROWS:
+        return []
+    return [
+        f"With fewer than {UNSTABLE_ROWS:,} rows, a single run says little: compare means over three or more seeds."
+    ]
 
 
 def measure(texts: Sequence[str], tokenizer: Tokenizer, model: Model | None = None, *, seed: int = 0) -> Evidence:
@@ -192,6 +206,7 @@ def measure(texts: Sequence[str], tokenizer: Tokenizer, model: Model | None = No
 
 
 def _amount(rows: int, classes: int | None) -> tuple[Amount, str]:
+    """Whether rows are little or much data, and the sentence that says so."""
     if rows < LITTLE_ROWS:
         return "little", f"{rows:,} rows are little data: fewer than {LITTLE_ROWS:,}."
     if classes is not None and rows < LITTLE_ROWS_OF_A_CLASS * classes:
