@@ -69,7 +69,7 @@ def vgg_tiny() -> FineTuning:
     return _small(Vgg(**VGG_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
 
 
-def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 5e-3) -> FineTuning:
+def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 1e-2) -> FineTuning:
     """Short runs: light augmentation, and Muon for Transformers (decision 22)."""
     options = PictureOptions(padding=4, flip=0.5, smoothing=0.1)
     optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.05)

@@ -99,6 +99,8 @@ def finetune(
 
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
     """Read the rows, and check them, the model and the settings. Raises UnmaskError for what is wrong with them."""
+    if config.rows.train is None:
+        raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if config.model is not None and huggingface.holds_encoder_decoder(config.model):
         return text_to_text.prepare(config, say, resume=resume)
     return encoder.prepare(config, say)
