@@ -118,15 +118,13 @@ def save(
     settings: Mapping[str, Any] | None = None,
     words: Sequence[str] = (),
 ) -> None:
-    """Write a folder: config, weights, processor, then a manifest of checksums. `transformers` opens it if it
-    implements the model (`only_here`).
+    """Write a folder: config, weights, processor, then checksums. `transformers` opens it if it has the model.
 
     processor  as in `Loaded`; an encoder–decoder stores `Tokenizer.written()` of its tokenizer
     labels     class names of a classification or tagging head, in the order of its outputs
-    settings   plain JSON values that the task needs to give the same answers later; `load` returns them as
-               `Loaded.settings`. The settings of a sentence encoder become the files of `sentence-transformers`, and
-               its heads are not saved. The setting "search" of an encoder–decoder also configures `generate` of
-               `transformers`
+    settings   plain JSON values for the same answers later (`Loaded.settings`). Those of a sentence encoder become the
+               files of `sentence-transformers`, and its heads are not saved. The setting "search" of an
+               encoder–decoder also configures `generate` of `transformers`
     words      the vocabulary of a head over words, written to words.txt, one per line
 
     Raises UnmaskError, before it writes anything, if no table describes the model, if the number of labels differs from
@@ -373,8 +371,8 @@ def _copies(table: Table[Any], tensors: Mapping[str, Tensor]) -> dict[str, Tenso
 
 
 def names(model: Model) -> dict[str, str]:
-    """Name of each parameter and buffer in unmask -> its Hugging Face name; one that a folder concatenates with others
-    has the name of a submodule (`c_attn.query`). Raises UnmaskError for a parameter that no rule names."""
+    """Name of each parameter and buffer -> its Hugging Face name; one that a folder concatenates with others has the
+    name of a submodule (`c_attn.query`). Raises UnmaskError for a parameter that no rule names."""
     table = _table(model)
     return {ours: _shown(theirs, model, table) for ours, theirs in _full_names(model, table).items()}
 

@@ -170,8 +170,7 @@ class Task(Objective):
 
     @classmethod
     def prepared(cls, loaded: Loaded[Model], options: Any) -> Loaded[Model]:
-        """The folder that training starts from, changed as the options of the task ask. Raises UnmaskError for options
-        that do not fit its model."""
+        """The folder that training starts from, changed by the options. Raises UnmaskError if they do not fit it."""
         return loaded
 
     @classmethod
