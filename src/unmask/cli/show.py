@@ -212,12 +212,9 @@ def _reconstruction(options: argparse.Namespace) -> Data:
         raise UnmaskError(f"--draws must be from 1 to {MOST_DRAWS}, not {options.draws}.")
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
-    config = registry.trained_by(model.config, tuple(model.heads))
+    config = registry.trained_by(model.config, tuple(model.heads), run_facts(opened.folder))
     if config is None or "rate" not in config.leaves():
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
-    run = run_facts(opened.folder).get("config")
-    kept = run.get("objective") if isinstance(run, dict) else None
-    config = config if kept is None else registry.read(kept, config)
     rates = options.rates or [config.leaves()["rate"]]
     built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
