@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+import torch
 
 from unmask import huggingface
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
-from unmask.runs import recipes
+from unmask.models.resnet import SIZES as RESNET_SIZES
+from unmask.models.resnet import ResNet
+from unmask.models.swin import SIZES, Swin
+from unmask.models.vgg import SIZES as VGG_SIZES
+from unmask.models.vgg import Vgg
+from unmask.runs import recipes, supervised_recipes
+from unmask.train import distributed
+from unmask.train.engine import recompute_blocks
+from unmask.types import Head
 
 SMALL = {"size": 16, "patch": 4, "dim": 32, "layers": 1, "heads": 2, "hidden": 64}
 DECODER = {"decoder_dim": 16, "decoder_layers": 1, "decoder_heads": 2}
+LABELLED = ["vit-tiny", "deit-tiny", "swin-tiny", "cct-tiny", "resnet-tiny", "vgg-tiny"]
 CHANGED = {
     "simmim-tiny": {"rate": 0.5, "square": 4},
     "mae-tiny": {"rate": 0.5, **DECODER},
@@ -43,3 +55,41 @@ def test_a_run_without_a_recipe_goes_on_with_what_the_folder_learned(recipe, tmp
     facts = {"config": {"objective": json.loads(json.dumps(config.objective.to_dict()))}}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     assert recipes.choose(None, str(tmp_path))[1].objective == config.objective
+
+
+@pytest.mark.parametrize("recipe", LABELLED)
+def test_the_optimizer_of_a_recipe_finds_the_weights_of_its_model(recipe):
+    """Muon needs the repeated blocks of a model: those of stages too."""
+    config = supervised_recipes.find(recipe)
+    model = config.page.build({"image_classification": Head("sequence", 2)})
+    config.fit.optimizer.build(model)
+    blocks = distributed.blocks(model)
+    assert len(blocks) == len(model.blocks)
+    assert all(one is other for one, other in zip(blocks, model.blocks, strict=True))
+
+
+def test_the_blocks_of_a_swin_are_recomputed_without_a_change():
+    page = Swin(**SIZES["cpu"]).replace(drop_path=0.0)
+    losses = []
+    for recompute in (False, True):
+        model = page.build(seed=0)
+        inner = [block.feedforward for block in distributed.blocks(model)]
+        seen = []
+        for part in inner:
+            part.register_forward_pre_hook(lambda *_, seen=seen: seen.append(1))
+        if recompute:
+            recompute_blocks(model)
+        processor = ImageProcessor(size=32).for_model(page)
+        pixels_HWC = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+        loss = model(processor.collate([processor.example(pixels_HWC)])).square().sum()
+        loss.backward()
+        assert len(seen) == len(inner) * (2 if recompute else 1)
+        losses.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
+    for one, other in zip(*losses, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("page", [ResNet(**RESNET_SIZES["cpu"]), Vgg(**VGG_SIZES["cpu"])], ids=["resnet", "vgg"])
+def test_blocks_with_running_statistics_are_not_recomputed(page):
+    with pytest.raises(UnmaskError, match="twice a step"):
+        recompute_blocks(page.build())

@@ -30,7 +30,7 @@ from unmask.nn import (
     Residual,
     truncated_normal,
 )
-from unmask.nn.windows import MergedPatches, PatchMerging, Stages, WindowAttention, WindowBias
+from unmask.nn.windows import MergedPatches, PatchMerging, Stages, WindowAttention, WindowBias, stage
 from unmask.types import Head, Kind
 
 
@@ -150,11 +150,11 @@ class Swin(ModelConfig):
     def stack(self) -> Stages:
         """The stages, each but the last followed by a merging of patches, and the norm of the last (section 3.1)."""
         stages, grid, before, total = list[nn.Module](), self.grid, 0, sum(self.depths)
-        for stage, depth in enumerate(self.depths):
+        for number, depth in enumerate(self.depths):
             rates = [self.drop_path * i / max(total - 1, 1) for i in range(before, before + depth)]
-            blocks = nn.Sequential(*(self.block(stage, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)))
-            merge = PatchMerging(self.dim * 2**stage, grid) if stage < len(self.depths) - 1 else nn.Identity()
-            stages.append(nn.Sequential(OrderedDict(blocks=blocks, merge=merge)))
+            blocks = [self.block(number, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)]
+            merge = PatchMerging(self.dim * 2**number, grid) if number < len(self.depths) - 1 else None
+            stages.append(stage(blocks, end=merge))
             grid, before = (grid + 1) // 2, before + depth
         return Stages(stages, nn.LayerNorm(self.width, self.eps))
 

@@ -7,6 +7,7 @@ P windows of a picture, H heads, D width, C outputs.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -126,6 +127,21 @@ class MergedPatches(nn.Module):
         """[..., D] -> [..., K, C]."""
         outputs = F.linear(x_BND, self.weight.flatten(0, 1), self.bias)
         return outputs.unflatten(-1, self.weight.shape[:2]).transpose(-2, -1)
+
+
+class Chain(nn.ModuleList):
+    """Blocks that are applied one after the other. As a module list, it marks the repeated blocks of a model, which are
+    recomputed, sharded, and trained by Muon."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self:
+            x = block(x)
+        return x
+
+
+def stage(blocks: Sequence[nn.Module], *, end: nn.Module | None = None) -> nn.Sequential:
+    """A stage of `Stages`: blocks, and what follows them, such as pooling."""
+    return nn.Sequential(OrderedDict(blocks=Chain(blocks), merge=end or nn.Identity()))
 
 
 class Stages(nn.Module):
