@@ -81,17 +81,20 @@ def test_examples_are_prepared_when_they_are_read(pictures):
     assert [int(examples.take([7, 1]).value(i)[0]) for i in (0, 1)] == [7, 1]
 
 
-def test_damaged_pictures_are_counted_before_a_run(pictures, tmp_path):
-    for split in ("train", "dev"):
+@pytest.mark.parametrize("damaged", ["train", "dev", "test"])
+def test_damaged_pictures_are_counted_before_a_run(damaged, pictures, tmp_path):
+    splits = ("train", "dev", "test")
+    for split in splits:
         for label in "ab":
             (tmp_path / split / label).mkdir(parents=True)
             for n in range(4):
-                pixels = np.full((4, 4), 40 * n + 100 * (label == "b") + (split == "dev"), np.uint8)
+                pixels = np.full((4, 4), 40 * n + 100 * (label == "b") + splits.index(split), np.uint8)
                 Image.fromarray(pixels).save(tmp_path / split / label / f"{n}.png")
     for label in "ab":
-        (tmp_path / "train" / label / "9.png").write_bytes(b"no picture")
+        (tmp_path / damaged / label / "9.png").write_bytes(b"no picture")
+    others = {split: tmp_path / split for split in ("dev", "test")}
     with pytest.raises(UnmaskError, match=r"2 of 10 pictures cannot be read: .*a/9\.png cannot be decoded"):
-        finetune(config(tmp_path, dev=tmp_path / "dev", epochs=1), tmp_path / "run")
+        finetune(config(tmp_path, epochs=1, **others), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
+from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, labelled
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
+from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Task
@@ -91,6 +93,11 @@ class PictureTask(Task):
     def new_processor(cls, config: Any) -> Processor[Any]:
         channels = (0.5,) * config.channels
         return ImageProcessor(size=config.size, mean=channels, std=channels).for_model(config)
+
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for pictures that cannot be decoded."""
+        assert isinstance(encoded.examples, PictureExamples)
+        encoded.examples.check()
 
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
