@@ -109,7 +109,8 @@ class PatchMerging(nn.Module):
         more = self.grid % 2
         x_BGGD = F.pad(x_BND.unflatten(1, (self.grid, self.grid)), (0, 0, 0, more, 0, more))
         four = [x_BGGD[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
-        return self.reduction(self.norm(torch.cat(four, -1).flatten(1, 2)))
+        merged = self.reduction(self.norm(torch.cat(four, -1).flatten(1, 2)))
+        return merged.to(x_BND.dtype)  # products may be in bfloat16, but the sums of the blocks keep their format
 
 
 class MergedPatches(nn.Module):
