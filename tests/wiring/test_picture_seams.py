@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from unmask import huggingface
+from unmask.data.pictures.decoding import encode
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.pictures.reading import Picture
 from unmask.errors import UnmaskError
 from unmask.models.model import ModelConfig
 from unmask.models.resnet import SIZES as RESNET_SIZES
@@ -18,6 +20,8 @@ from unmask.models.swin import SIZES, Swin
 from unmask.models.vgg import SIZES as VGG_SIZES
 from unmask.models.vgg import Vgg
 from unmask.runs import recipes, supervised_recipes
+from unmask.tasks.distillation import Distilled
+from unmask.tasks.image_classification import ImageClassification
 from unmask.train import distributed
 from unmask.train.engine import recompute_blocks
 from unmask.types import Head
@@ -87,6 +91,17 @@ def test_the_blocks_of_a_swin_are_recomputed_without_a_change():
         losses.append([loss.detach(), *(p.grad for p in model.parameters() if p.grad is not None)])
     for one, other in zip(*losses, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_merged_states_are_not_compared_with_those_of_a_teacher():
+    task, page = ImageClassification(["a", "b"]), Swin(**SIZES["cpu"])
+    student, teacher = (page.build(task.heads, seed=seed) for seed in (0, 1))
+    aim, processor = Distilled(task, teacher, hidden=1.0), ImageProcessor(size=32).for_model(page)
+    row = Picture(label="a", source=encode(np.zeros((32, 32, 3), np.uint8)))
+    encoded = aim.prepare(task.encode([row], processor, 0))
+    batch = encoded.collating(processor.pad)([encoded.examples], np.random.default_rng(0))
+    with pytest.raises(UnmaskError, match="leave --distillation"):
+        aim.loss(student, batch)
 
 
 @pytest.mark.parametrize("page", [ResNet(**RESNET_SIZES["cpu"]), Vgg(**VGG_SIZES["cpu"])], ids=["resnet", "vgg"])
