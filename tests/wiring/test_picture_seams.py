@@ -19,6 +19,7 @@ from unmask.models.resnet import ResNet
 from unmask.models.swin import SIZES, Swin
 from unmask.models.vgg import SIZES as VGG_SIZES
 from unmask.models.vgg import Vgg
+from unmask.models.vit import Vit
 from unmask.runs import recipes, supervised_recipes
 from unmask.tasks.distillation import Distilled
 from unmask.tasks.image_classification import ImageClassification
@@ -102,6 +103,32 @@ def test_merged_states_are_not_compared_with_those_of_a_teacher():
     batch = encoded.collating(processor.pad)([encoded.examples], np.random.default_rng(0))
     with pytest.raises(UnmaskError, match="leave --distillation"):
         aim.loss(student, batch)
+
+
+@pytest.mark.parametrize(
+    ("page", "kind"),
+    [(Vit(**SMALL, hides=True), "ViT"), (Swin(**SIZES["cpu"]).replace(hides=True), "Swin")],
+    ids=["vit", "swin"],
+)
+def test_a_classifier_has_no_vector_for_masked_patches(page, kind, tmp_path):
+    """A folder of masked patches keeps it; the answers of the classifier stay the same."""
+    saved(page, tmp_path / "masked", {"patches": Head("token", 3 * page.patch**2, pretraining=True)})
+    classifier = huggingface.load(tmp_path / "masked", heads={"image_classification": Head("sequence", 2)}).model
+    processor = ImageProcessor(size=page.size).for_model(page)
+    huggingface.save(tmp_path / "tuned", classifier, processor, labels=["a", "b"])
+    found = huggingface.load(tmp_path / "tuned").model
+    assert (classifier.config.hides, found.config.hides) == (True, False)
+    assert huggingface.load(tmp_path / "masked").model.config.hides
+    pixels_HWC = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    batch, place = processor.collate([processor.example(pixels_HWC)]), torch.zeros(1, dtype=torch.long)
+    with torch.inference_mode():
+        one, other = (m.answer("image_classification", m(batch), place, batch) for m in (classifier, found))
+    assert torch.equal(one, other)
+    transformers = pytest.importorskip("transformers")
+    opened = getattr(transformers, f"{kind}ForImageClassification")
+    _, report = opened.from_pretrained(tmp_path / "tuned", output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
 
 
 @pytest.mark.parametrize("page", [ResNet(**RESNET_SIZES["cpu"]), Vgg(**VGG_SIZES["cpu"])], ids=["resnet", "vgg"])

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import head_of
+from unmask.models.heads import for_tasks, head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.swin_model import SwinModel
 from unmask.nn import (
@@ -102,6 +102,10 @@ class Swin(ModelConfig):
     @property
     def offers(self) -> frozenset[str]:
         return frozenset({"pictures", "masked patches"})
+
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """With a head for a task, without the vector for masked patches, which no task reads."""
+        return self.replace(hides=False) if self.hides and for_tasks(heads) else self
 
     @property
     def width(self) -> int:
