@@ -135,7 +135,7 @@ def test_batches_follow_from_the_generator_and_without_augmentation_are_the_pict
 
 
 @pytest.mark.parametrize("strategy", ["full", "frozen"])
-def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, strategy):
+def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, capsys, strategy):
     more = {"mixup": 0.2, "cutmix": 0.2, "erasing": 0.1, "drop_path": 0.1, "epochs": 1 if strategy == "frozen" else 8}
     if strategy == "frozen":
         more |= {
@@ -166,7 +166,11 @@ def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, strategy):
             finetune(asked, tmp_path / "half", recipe="vit-tiny")
     finally:
         supervised.Supervised.hear = begin
-    main(["train", "--resume", "--out", str(tmp_path / "half")])
+    with pytest.raises(SystemExit):
+        main(["train", "resnet-tiny", "--resume", "--out", str(tmp_path / "half")])
+    assert "This run is one of 'vit-tiny', not 'resnet-tiny': leave the system out." in capsys.readouterr().err
+    verb = "train" if strategy == "full" else "finetune"  # both go on with the run, which keeps its recipe
+    main([verb, "--resume", "--out", str(tmp_path / "half")])
     one, two = (huggingface.load(tmp_path / name).model.state_dict() for name in ("run", "half"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     facts = json.loads((tmp_path / "half" / "run.json").read_text())
