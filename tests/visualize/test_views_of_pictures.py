@@ -427,6 +427,7 @@ def test_sentences_for_what_cannot_be_shown(models, folder, tmp_path, capsys):
         (["reconstruction", "--model", mae, picture, "--draws", "0"], "--draws must be from 1 to 16"),
         (["reconstruction", "--model", mae, "none.png"], "There is no picture none.png"),
         (["augmentation", picture, "--recipe", "bert-tiny"], "'bert-tiny' does not learn from pictures"),
+        (["augmentation", picture, "--recipe", "vit-tiny"], "'vit-tiny' learns labels"),
         (["augmentation", picture, "--count", "0"], "--count must be from 1 to 32"),
         (["neighbours", "--model", vit, picture, "--data", "none"], "There is no folder of pictures none"),
         (["neighbours", "--model", vit, picture, "--data", str(models)], "has no pictures"),

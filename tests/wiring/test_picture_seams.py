@@ -21,6 +21,7 @@ from unmask.models.vgg import SIZES as VGG_SIZES
 from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
 from unmask.runs import recipes, supervised_recipes
+from unmask.serve import Predictor
 from unmask.tasks.distillation import Distilled
 from unmask.tasks.image_classification import ImageClassification
 from unmask.train import distributed
@@ -129,6 +130,17 @@ def test_a_classifier_has_no_vector_for_masked_patches(page, kind, tmp_path):
     _, report = opened.from_pretrained(tmp_path / "tuned", output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
+
+
+def test_a_damaged_picture_of_a_request_is_named_alone(tmp_path):
+    """The advice for a set of labelled pictures, to build a corpus, does not fit a request."""
+    page = Vit(**SMALL)
+    model = page.build({"image_classification": Head("sequence", 2)}).eval()
+    huggingface.save(tmp_path, model, ImageProcessor(size=16).for_model(page), labels=["a", "b"])
+    sound = encode(np.zeros((16, 16, 3), np.uint8))
+    rows = [Picture(place=f"Text {i}", source=source) for i, source in ((1, sound), (2, sound[:40]), (3, sound))]
+    with pytest.raises(UnmaskError, match=r"^Text 2: The picture cannot be decoded: [^.]*\.$"):
+        Predictor(tmp_path).answer(rows)
 
 
 @pytest.mark.parametrize("page", [ResNet(**RESNET_SIZES["cpu"]), Vgg(**VGG_SIZES["cpu"])], ids=["resnet", "vgg"])

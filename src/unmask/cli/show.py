@@ -223,12 +223,17 @@ def _reconstruction(options: argparse.Namespace) -> Data:
 
 def _augmentation(options: argparse.Namespace) -> Data:
     from unmask.data.pictures.processor import ImageProcessor
-    from unmask.runs import recipes
+    from unmask.runs import recipes, supervised_recipes
     from unmask.runs.pretraining import Pretraining
     from unmask.visualize.augmentation import augmentation
 
     if not 1 <= options.count <= 32:
         raise UnmaskError(f"--count must be from 1 to 32, not {options.count}.")
+    if options.recipe in supervised_recipes.names():
+        raise UnmaskError(
+            f"The recipe '{options.recipe}' learns labels: choose one of `unmask pretrain` that learns from pictures, "
+            "such as simclr-tiny."
+        )
     recipe = recipes.find(options.recipe)
     if not isinstance(recipe, Pretraining) or "pictures" not in recipe.model.offers:
         raise UnmaskError(

@@ -104,7 +104,7 @@ class PictureTask(Task):
         """Raises UnmaskError for a model that does not read pictures."""
         if "pictures" not in config.offers:
             raise UnmaskError(
-                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a ResNet or a VGG."
+                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a CCT, a ResNet or a VGG."
             )
 
     @classmethod

@@ -61,14 +61,7 @@ class PictureExamples(Sequence[Example]):
         return view
 
     def pixels(self, index: int) -> np.ndarray:
-        """[H, W, C] uint8. Raises UnmaskError, as `check` does, if the picture cannot be decoded."""
-        try:
-            return self._pixels(index)
-        except UnmaskError:
-            self.check()
-            raise
-
-    def _pixels(self, index: int) -> np.ndarray:
+        """[H, W, C] uint8. Raises UnmaskError, which names the picture, if it cannot be decoded."""
         number = self._numbers[index]
         found = self._decoded.get(number)
         if found is None:
@@ -94,7 +87,7 @@ class PictureExamples(Sequence[Example]):
 
     def _error(self, index: int) -> str:
         try:
-            self._pixels(index)
+            self.pixels(index)
         except UnmaskError as error:
             return str(error)
         return ""
