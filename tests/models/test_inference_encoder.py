@@ -13,11 +13,18 @@ from unmask.huggingface.table import as_heads
 from unmask.kernels import processor
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
+from unmask.models.cct import SIZES as CCT_SIZES
+from unmask.models.cct import Cct
+from unmask.models.deit import Deit
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt2
 from unmask.models.inference_encoder import InferenceStack, inference_layout
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.resnet import SIZES as RESNET_SIZES
+from unmask.models.resnet import ResNet
+from unmask.models.swin import SIZES as SWIN_SIZES
+from unmask.models.swin import Swin
 from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vit import Vit
 from unmask.nn.lora import LoRALinear
@@ -94,6 +101,33 @@ def test_pictures_are_answered_by_the_layout(precision, least):
         found, wanted = quick(batch), model(batch)
     assert found.dtype == torch.float32
     assert torch.cosine_similarity(found, wanted, dim=-1).min() > least
+
+
+PICTURED = {
+    "deit": Deit(size=32, patch=8, dim=32, layers=2, heads=4, hidden=64),
+    "cct": Cct(**CCT_SIZES["2/3x2"]),
+    "swin": Swin(**SWIN_SIZES["cpu"]),
+    "resnet": ResNet(**RESNET_SIZES["cpu"]),
+}
+
+
+@pytest.mark.usefixtures("bf16")
+@pytest.mark.parametrize("name", PICTURED)
+def test_other_models_of_pictures_answer_nearly_the_same_in_bfloat16(name):
+    """Only products are in bfloat16: hidden states, and what heads read, stay in float32."""
+    model = PICTURED[name].build({"image_classification": Head("sequence", 3)}, seed=0).eval()
+    processor = ImageProcessor(size=32).for_model(model.config)
+    pixels = np.random.default_rng(0).normal(size=(6, 3, 32, 32)).astype(np.float32)
+    batch = collate.pad([processor.patches(one) for one in pixels], Kind.PADDING, multiple=1)
+    quick = inference_layout(model, "bf16")
+    with torch.inference_mode():
+        hidden, wanted = quick(batch), model(batch)
+        answers = [
+            one.answer("image_classification", x, batch.starts, batch) for one, x in ((quick, hidden), (model, wanted))
+        ]
+    assert hidden.dtype == torch.float32
+    assert torch.cosine_similarity(hidden, wanted, dim=-1).min() > 0.99
+    torch.testing.assert_close(*answers, atol=0.02, rtol=0.02)
 
 
 def test_the_layout_leaves_its_input_as_it_is():

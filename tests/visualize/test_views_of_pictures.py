@@ -21,6 +21,8 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.models.deit import Deit
 from unmask.models.mae import Mae
+from unmask.models.resnet import SIZES as RESNET_SIZES
+from unmask.models.resnet import ResNet
 from unmask.models.swin import Swin
 from unmask.models.vit import Vit
 from unmask.nn import Attention
@@ -344,8 +346,9 @@ def test_windows_are_drawn_stage_by_stage():
     for drawn, borders in ((first, {4}), (second, {2, 6})):
         found_at = {at for at in range(1, 8) if (drawn[at * step, 5] == orange).all()}
         assert found_at == {at for at in range(1, 8) if (drawn[5, at * step] == orange).all()} == borders
-    with pytest.raises(UnmaskError, match="attends in windows"):
-        windows(Vit(**SIZES).build(), IMAGENET, PICTURES[0])
+    for page in (Vit(**SIZES), ResNet(**RESNET_SIZES["cpu"])):  # the latter has stages without windows
+        with pytest.raises(UnmaskError, match="attends in windows"):
+            windows(page.build(), IMAGENET, PICTURES[0])
 
 
 # ------------------------------------------------------------------------------------------------ the command line
@@ -424,6 +427,7 @@ def test_sentences_for_what_cannot_be_shown(models, folder, tmp_path, capsys):
         (["reconstruction", "--model", mae, picture, "--draws", "0"], "--draws must be from 1 to 16"),
         (["reconstruction", "--model", mae, "none.png"], "There is no picture none.png"),
         (["augmentation", picture, "--recipe", "bert-tiny"], "'bert-tiny' does not learn from pictures"),
+        (["augmentation", picture, "--recipe", "vit-tiny"], "'vit-tiny' learns labels"),
         (["augmentation", picture, "--count", "0"], "--count must be from 1 to 32"),
         (["neighbours", "--model", vit, picture, "--data", "none"], "There is no folder of pictures none"),
         (["neighbours", "--model", vit, picture, "--data", str(models)], "has no pictures"),

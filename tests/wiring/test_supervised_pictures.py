@@ -81,17 +81,20 @@ def test_examples_are_prepared_when_they_are_read(pictures):
     assert [int(examples.take([7, 1]).value(i)[0]) for i in (0, 1)] == [7, 1]
 
 
-def test_damaged_pictures_are_counted_before_a_run(pictures, tmp_path):
-    for split in ("train", "dev"):
+@pytest.mark.parametrize("damaged", ["train", "dev", "test"])
+def test_damaged_pictures_are_counted_before_a_run(damaged, pictures, tmp_path):
+    splits = ("train", "dev", "test")
+    for split in splits:
         for label in "ab":
             (tmp_path / split / label).mkdir(parents=True)
             for n in range(4):
-                pixels = np.full((4, 4), 40 * n + 100 * (label == "b") + (split == "dev"), np.uint8)
+                pixels = np.full((4, 4), 40 * n + 100 * (label == "b") + splits.index(split), np.uint8)
                 Image.fromarray(pixels).save(tmp_path / split / label / f"{n}.png")
     for label in "ab":
-        (tmp_path / "train" / label / "9.png").write_bytes(b"no picture")
+        (tmp_path / damaged / label / "9.png").write_bytes(b"no picture")
+    others = {split: tmp_path / split for split in ("dev", "test")}
     with pytest.raises(UnmaskError, match=r"2 of 10 pictures cannot be read: .*a/9\.png cannot be decoded"):
-        finetune(config(tmp_path, dev=tmp_path / "dev", epochs=1), tmp_path / "run")
+        finetune(config(tmp_path, epochs=1, **others), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -132,7 +135,7 @@ def test_batches_follow_from_the_generator_and_without_augmentation_are_the_pict
 
 
 @pytest.mark.parametrize("strategy", ["full", "frozen"])
-def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, strategy):
+def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, capsys, strategy):
     more = {"mixup": 0.2, "cutmix": 0.2, "erasing": 0.1, "drop_path": 0.1, "epochs": 1 if strategy == "frozen" else 8}
     if strategy == "frozen":
         more |= {
@@ -163,7 +166,11 @@ def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, strategy):
             finetune(asked, tmp_path / "half", recipe="vit-tiny")
     finally:
         supervised.Supervised.hear = begin
-    main(["train", "--resume", "--out", str(tmp_path / "half")])
+    with pytest.raises(SystemExit):
+        main(["train", "resnet-tiny", "--resume", "--out", str(tmp_path / "half")])
+    assert "This run is one of 'vit-tiny', not 'resnet-tiny': leave the system out." in capsys.readouterr().err
+    verb = "train" if strategy == "full" else "finetune"  # both go on with the run, which keeps its recipe
+    main([verb, "--resume", "--out", str(tmp_path / "half")])
     one, two = (huggingface.load(tmp_path / name).model.state_dict() for name in ("run", "half"))
     assert all(torch.equal(one[name], two[name]) for name in one)
     facts = json.loads((tmp_path / "half" / "run.json").read_text())

@@ -212,12 +212,9 @@ def _reconstruction(options: argparse.Namespace) -> Data:
         raise UnmaskError(f"--draws must be from 1 to {MOST_DRAWS}, not {options.draws}.")
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
-    config = registry.trained_by(model.config, tuple(model.heads))
+    config = registry.trained_by(model.config, tuple(model.heads), run_facts(opened.folder))
     if config is None or "rate" not in config.leaves():
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
-    run = run_facts(opened.folder).get("config")
-    kept = run.get("objective") if isinstance(run, dict) else None
-    config = config if kept is None else registry.read(kept, config)
     rates = options.rates or [config.leaves()["rate"]]
     built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
@@ -226,12 +223,17 @@ def _reconstruction(options: argparse.Namespace) -> Data:
 
 def _augmentation(options: argparse.Namespace) -> Data:
     from unmask.data.pictures.processor import ImageProcessor
-    from unmask.runs import recipes
+    from unmask.runs import recipes, supervised_recipes
     from unmask.runs.pretraining import Pretraining
     from unmask.visualize.augmentation import augmentation
 
     if not 1 <= options.count <= 32:
         raise UnmaskError(f"--count must be from 1 to 32, not {options.count}.")
+    if options.recipe in supervised_recipes.names():
+        raise UnmaskError(
+            f"The recipe '{options.recipe}' learns labels: choose one of `unmask pretrain` that learns from pictures, "
+            "such as simclr-tiny."
+        )
     recipe = recipes.find(options.recipe)
     if not isinstance(recipe, Pretraining) or "pictures" not in recipe.model.offers:
         raise UnmaskError(

@@ -21,6 +21,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, finetune
+    from unmask.runs.report import run_facts
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -31,6 +32,9 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     options.out = options.out or f"runs/{options.system}"
     if options.resume:
         config = begun(options.out)
+        recipe = run_facts(Path(options.out)).get("recipe")
+        if recipe != options.system:
+            raise UnmaskError(f"This run is one of '{recipe}', not '{options.system}': leave the system out.")
         if config.override(overrides, **OTHERS) != config:
             raise UnmaskError(f"The run in {options.out} continues with its own settings; leave out the others.")
     else:

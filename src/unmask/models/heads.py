@@ -48,6 +48,11 @@ def summarises(heads: Mapping[str, Head]) -> bool:
     return any(head.of_sequence for head in heads.values())
 
 
+def for_tasks(heads: Mapping[str, Head]) -> bool:
+    """Whether there are heads, and none of them is of pre-training."""
+    return bool(heads) and not any(head.pretraining for head in heads.values())
+
+
 def _article(page: Config) -> str:
     name = type(page).__name__
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.errors import UnmaskError
+from unmask.models.heads import for_tasks
 from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.models.vit import Vit
@@ -53,7 +54,7 @@ class Mae(Vit):
     def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
         """With a head for a task, a ViT: it has the same encoder, and classes for tasks in `transformers`. The fixed
         position vectors become learned ones."""
-        if not heads or any(head.pretraining for head in heads.values()):
+        if not for_tasks(heads):
             return self
         return Vit(**{field.name: getattr(self, field.name) for field in fields(Vit)})
 

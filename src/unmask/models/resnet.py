@@ -14,8 +14,8 @@ from torch import nn
 from unmask.errors import UnmaskError
 from unmask.models.convolutional_model import ConvolutionalConfig
 from unmask.nn import ACTIVATIONS, ActivationName
-from unmask.nn.feature_maps import ConvolutionLayer, ResidualBlock, stage
-from unmask.nn.windows import Stages
+from unmask.nn.feature_maps import ConvolutionLayer, ResidualBlock
+from unmask.nn.windows import Stages, stage
 
 REDUCTION = 4  # width of a bottleneck block, divided by that of its inner convolutions (table 1)
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import head_of
+from unmask.models.heads import for_tasks, head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.swin_model import SwinModel
 from unmask.nn import (
@@ -30,7 +30,7 @@ from unmask.nn import (
     Residual,
     truncated_normal,
 )
-from unmask.nn.windows import MergedPatches, PatchMerging, Stages, WindowAttention, WindowBias
+from unmask.nn.windows import MergedPatches, PatchMerging, Stages, WindowAttention, WindowBias, stage
 from unmask.types import Head, Kind
 
 
@@ -103,6 +103,10 @@ class Swin(ModelConfig):
     def offers(self) -> frozenset[str]:
         return frozenset({"pictures", "masked patches"})
 
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """With a head for a task, without the vector for masked patches, which no task reads."""
+        return self.replace(hides=False) if self.hides and for_tasks(heads) else self
+
     @property
     def width(self) -> int:
         return self.dim * self.merged
@@ -150,11 +154,11 @@ class Swin(ModelConfig):
     def stack(self) -> Stages:
         """The stages, each but the last followed by a merging of patches, and the norm of the last (section 3.1)."""
         stages, grid, before, total = list[nn.Module](), self.grid, 0, sum(self.depths)
-        for stage, depth in enumerate(self.depths):
+        for number, depth in enumerate(self.depths):
             rates = [self.drop_path * i / max(total - 1, 1) for i in range(before, before + depth)]
-            blocks = nn.Sequential(*(self.block(stage, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)))
-            merge = PatchMerging(self.dim * 2**stage, grid) if stage < len(self.depths) - 1 else nn.Identity()
-            stages.append(nn.Sequential(OrderedDict(blocks=blocks, merge=merge)))
+            blocks = [self.block(number, grid, i % 2 == 1, rate) for i, rate in enumerate(rates)]
+            merge = PatchMerging(self.dim * 2**number, grid) if number < len(self.depths) - 1 else None
+            stages.append(stage(blocks, end=merge))
             grid, before = (grid + 1) // 2, before + depth
         return Stages(stages, nn.LayerNorm(self.width, self.eps))
 

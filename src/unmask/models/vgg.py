@@ -13,8 +13,8 @@ from torch import nn
 from unmask.errors import UnmaskError
 from unmask.models.convolutional_model import ConvolutionalConfig
 from unmask.nn import ACTIVATIONS
-from unmask.nn.feature_maps import ConvolutionLayer, stage
-from unmask.nn.windows import Stages
+from unmask.nn.feature_maps import ConvolutionLayer
+from unmask.nn.windows import Stages, stage
 
 
 @dataclass(frozen=True, kw_only=True)

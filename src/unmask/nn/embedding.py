@@ -52,7 +52,8 @@ class Patch(nn.Module):
 
     def forward(self, signal: Signal, shape: torch.Size) -> Tensor:
         """The values [P, F] of a signal in rows of `shape` [B, T] -> [B, T, D], zero at all other places."""
-        vectors_PD = self.norm(self.project(signal.values))
+        # Products may be in bfloat16, but the sums of the blocks, which begin with these vectors, are not.
+        vectors_PD = self.norm(self.project(signal.values).to(signal.values.dtype))
         rows_ND = vectors_PD.new_zeros(shape.numel(), vectors_PD.shape[-1]).index_copy(0, signal.places, vectors_PD)
         return rows_ND.unflatten(0, shape)
 

@@ -7,7 +7,6 @@ grid, P pixels of a side of a patch, S pixels of a side of a picture.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import torch.nn.functional as F
@@ -82,8 +81,3 @@ class ResidualBlock(nn.Module):
     def forward(self, x_MCHW: Tensor) -> Tensor:
         """[M, C, H, W] -> [M, D, H', W']."""
         return self.activation(self.layers(x_MCHW) + self.shortcut(x_MCHW))
-
-
-def stage(blocks: Sequence[nn.Module], *, end: nn.Module | None = None) -> nn.Sequential:
-    """A stage of `nn.windows.Stages`: blocks, and what follows them, such as pooling."""
-    return nn.Sequential(OrderedDict(blocks=nn.Sequential(*blocks), merge=end or nn.Identity()))

@@ -7,6 +7,7 @@ P windows of a picture, H heads, D width, C outputs.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import torch
@@ -108,7 +109,8 @@ class PatchMerging(nn.Module):
         more = self.grid % 2
         x_BGGD = F.pad(x_BND.unflatten(1, (self.grid, self.grid)), (0, 0, 0, more, 0, more))
         four = [x_BGGD[:, row::2, column::2] for column in (0, 1) for row in (0, 1)]
-        return self.reduction(self.norm(torch.cat(four, -1).flatten(1, 2)))
+        merged = self.reduction(self.norm(torch.cat(four, -1).flatten(1, 2)))
+        return merged.to(x_BND.dtype)  # products may be in bfloat16, but the sums of the blocks keep their format
 
 
 class MergedPatches(nn.Module):
@@ -126,6 +128,21 @@ class MergedPatches(nn.Module):
         """[..., D] -> [..., K, C]."""
         outputs = F.linear(x_BND, self.weight.flatten(0, 1), self.bias)
         return outputs.unflatten(-1, self.weight.shape[:2]).transpose(-2, -1)
+
+
+class Chain(nn.ModuleList):
+    """Blocks that are applied one after the other. As a module list, it marks the repeated blocks of a model, which are
+    recomputed, sharded, and trained by Muon."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self:
+            x = block(x)
+        return x
+
+
+def stage(blocks: Sequence[nn.Module], *, end: nn.Module | None = None) -> nn.Sequential:
+    """A stage of `Stages`: blocks, and what follows them, such as pooling."""
+    return nn.Sequential(OrderedDict(blocks=Chain(blocks), merge=end or nn.Identity()))
 
 
 class Stages(nn.Module):

@@ -97,25 +97,39 @@ def usual(model: ModelConfig) -> ObjectiveConfig:
     return able[0]()
 
 
-def for_folder(asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig:
+def for_folder(
+    asked: ObjectiveConfig, model: ModelConfig, heads: Collection[str], run: Mapping[str, Any] | None = None
+) -> ObjectiveConfig:
     """The objective of a run that continues from a folder.
 
-    asked  the objective of the recipe. If the model does not support it, the model's default replaces it where it is
-           optional or the model has only one; otherwise it stays, and `check_supported` refuses it.
+    asked  the objective of the recipe. If the model does not support it, the objective that its heads were trained by
+           replaces it, or the model's default, where it is optional or the model has only one; otherwise it stays, and
+           `check_supported` refuses it.
+    run    run.json of the folder, which has the fields of its objective; None or empty without one
     """
     able = supported(model)
     if able and not asked.fits(model) and (asked.optional or len(able) == 1):
-        asked = able[0]().like(asked)
+        asked = trained_by(model, heads, run) or able[0]()
     for kind in OBJECTIVES:
         asked = kind.continued(asked, heads)
     return asked
 
 
-def trained_by(model: ModelConfig, heads: Collection[str]) -> ObjectiveConfig | None:
-    """The objective that a folder with these heads was trained by, with the fields that its model decides; None if its
-    heads are of no listed objective alone."""
-    found = (kind for kind in supported(model) if kind.own_heads and kind.own_heads <= set(heads))
-    return next((kind().of_model(model) for kind in found), None)
+def trained_by(
+    model: ModelConfig, heads: Collection[str], run: Mapping[str, Any] | None = None
+) -> ObjectiveConfig | None:
+    """The objective that a folder with these heads was trained by, with the fields of its run and those that its model
+    decides; None if its heads are of no listed objective alone.
+
+    run  run.json of the folder; None or empty without one
+    """
+    kind = next((kind for kind in supported(model) if kind.own_heads and kind.own_heads <= set(heads)), None)
+    if kind is None:
+        return None
+    config = (run or {}).get("config")
+    kept = config.get("objective") if isinstance(config, Mapping) else None
+    same = isinstance(kept, Mapping) and kept.get("kind") == kind.kind
+    return (read(kept, kind()) if same else kind()).of_model(model)
 
 
 def check_supported(asked: ObjectiveConfig, model: ModelConfig, *, folder: bool) -> None:

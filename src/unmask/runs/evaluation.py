@@ -68,6 +68,7 @@ def evaluate(
     usual = min(model.positions or MOST_TOKENS, MOST_TOKENS)
     longest = length or task.length or usual
     encoded = task.encode(found, processor, min(longest, model.positions or longest))
+    task.check_encoded(encoded)
     answers = task.answer_all(model, encoded, processor.pad)
     scores = task.judge(model, answers, found)
     return {

@@ -187,6 +187,11 @@ class Distilled(Objective):
 
     def _hidden(self, model: Model, hidden_BTD: Tensor, teacher_BTE: Tensor, batch: Batch) -> Loss:
         places_M = batch.targets[HIDDEN].places
+        if hidden_BTD.shape[:2] != batch.tokens.shape:
+            raise UnmaskError(
+                "The student merges the patches of a picture, and has no state for each of them: leave "
+                "--distillation.hidden out."
+            )
         if teacher_BTE.shape[:2] != hidden_BTD.shape[:2]:
             raise UnmaskError(
                 f"The student has {hidden_BTD.shape[1]} states for a row and the teacher {teacher_BTE.shape[1]}: leave "

@@ -101,9 +101,7 @@ class ImageClassification(PictureTask, OneLabel):
         return Encoded(examples, np.arange(len(rows)), rows, length)
 
     def for_training(self, encoded: Encoded, processor: ImageProcessor) -> Encoded:
-        """Augmented pictures. Raises UnmaskError if one of them cannot be decoded."""
-        assert isinstance(encoded.examples, PictureExamples)
-        encoded.examples.check()
+        """Augmented pictures."""
         return replace(encoded, collate=self.augmenting.training(processor, len(self.labels)))
 
     def of_answers(self, logits: Tensor | Logits, values_M: Tensor) -> Loss:

@@ -171,12 +171,6 @@ class PictureEmbedding(PictureTask):
         examples = PictureExamples([one for _, one in found], processor, self.name, numbers[owners, None])
         return Encoded(examples, owners, rows, length, classes=Classes(numbers, self.per_class))
 
-    def for_training(self, encoded: Encoded, processor: ImageProcessor) -> Encoded:
-        """The same. Raises UnmaskError if a picture cannot be decoded."""
-        assert isinstance(encoded.examples, PictureExamples)
-        encoded.examples.check()
-        return encoded
-
     def squash(self, logits: Tensor) -> Tensor:
         """The outputs scaled to length 1."""
         return F.normalize(logits, dim=-1)

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.decoding import SUFFIXES
+from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, labelled
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
+from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Task
@@ -93,12 +95,17 @@ class PictureTask(Task):
         channels = (0.5,) * config.channels
         return ImageProcessor(size=config.size, mean=channels, std=channels).for_model(config)
 
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for pictures that cannot be decoded."""
+        assert isinstance(encoded.examples, PictureExamples)
+        encoded.examples.check()
+
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read pictures."""
         if "pictures" not in config.offers:
             raise UnmaskError(
-                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a ResNet or a VGG."
+                f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a CCT, a ResNet or a VGG."
             )
 
     @classmethod

@@ -200,6 +200,9 @@ class Task(Objective):
         """
         raise NotImplementedError
 
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for rows that cannot be read, where `encode` leaves reading to the run."""
+
     def for_training(self, encoded: Encoded, processor: Any) -> Encoded:
         """The encoded training rows, as they are learned from: augmented, for example."""
         return encoded

@@ -208,8 +208,13 @@ class Engine:
 
 
 def recompute_blocks(model: nn.Module) -> None:
-    """Activation checkpointing (Chen et al., 2016): keep only the input of each block and compute it again."""
+    """Activation checkpointing (Chen et al., 2016): keep only the input of each block and compute it again. Raises
+    UnmaskError for blocks with batch normalisation, whose running statistics would be updated twice a step."""
     for block in distributed.blocks(model):
+        if any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in block.modules()):
+            raise UnmaskError(
+                "--recompute would update the running statistics of batch normalisation twice a step: leave it out."
+            )
         block.forward = _Recomputed(block.forward)
 
 

@@ -23,7 +23,7 @@ def windows(model: nn.Module, processor: ImageProcessor, picture: np.ndarray) ->
     """The picture [H, W, C] uint8 with the borders of the windows of each stage, and of its shifted windows. Raises
     UnmaskError for a model without windows."""
     stages = next((part for part in model.modules() if isinstance(part, Stages)), None)
-    if stages is None:
+    if stages is None or not any(isinstance(part, WindowAttention) for part in stages.modules()):
         raise UnmaskError("This view needs a model that attends in windows of a picture, such as a Swin.")
     example = processor.example(picture)
     assert example.signal is not None

@@ -9,6 +9,7 @@ import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class PictureExamples(Sequence[Example]):
         self._numbers: Sequence[int] = range(len(rows))
         self._decoded: dict[int, np.ndarray] = {}
         self._room = [kept]
+        self._lock = Lock()  # protects the two above: a loader and the threads of an evaluation read together
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -59,21 +61,15 @@ class PictureExamples(Sequence[Example]):
         return view
 
     def pixels(self, index: int) -> np.ndarray:
-        """[H, W, C] uint8. Raises UnmaskError, as `check` does, if the picture cannot be decoded."""
-        try:
-            return self._pixels(index)
-        except UnmaskError:
-            self.check()
-            raise
-
-    def _pixels(self, index: int) -> np.ndarray:
+        """[H, W, C] uint8. Raises UnmaskError, which names the picture, if it cannot be decoded."""
         number = self._numbers[index]
         found = self._decoded.get(number)
         if found is None:
             found = self.rows[number].pixels(self.processor.channels)
-            if found.nbytes <= self._room[0]:
-                self._room[0] -= found.nbytes
-                self._decoded[number] = found
+            with self._lock:
+                if number not in self._decoded and found.nbytes <= self._room[0]:
+                    self._room[0] -= found.nbytes
+                    self._decoded[number] = found
         return found
 
     def value(self, index: int) -> np.ndarray:
@@ -91,7 +87,7 @@ class PictureExamples(Sequence[Example]):
 
     def _error(self, index: int) -> str:
         try:
-            self._pixels(index)
+            self.pixels(index)
         except UnmaskError as error:
             return str(error)
         return ""

@@ -70,6 +70,8 @@ class Pictures(Part):
     def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         C, P, found = config.channels, config.patch, dict[str, Tensor]()
         for name, tensor in tensors.items():
+            if name.endswith(f"embeddings.{KINDS['MASK']}") and not config.hides:
+                continue  # `Vit.in_folder`
             if name.endswith("patch_embeddings.projection.weight"):
                 tensor = tensor.unflatten(1, (C, P, P))
             elif name == "decoder.0.weight":

@@ -109,6 +109,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     fresh = config.from_scratch or config.page is not None
     say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
+    for rows in encoded.values():
+        task.check_encoded(rows)
     encoded["train"] = task.for_training(encoded["train"], processor)
     for name, rows in encoded.items():
         say((note := rows.said(processor)) and f"{name}: {note}")

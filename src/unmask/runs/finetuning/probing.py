@@ -74,6 +74,8 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
     processor = task.processor_of(loaded, config.model)
     length = config.rows.length or min(kind.usual_length, loaded.model.positions or kind.usual_length)
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
+    for found in encoded.values():
+        task.check_encoded(found)
     train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
     true_N = _classes(task, train)
     fresh = loaded.model.config.build({}, seed=config.seed)

@@ -71,7 +71,7 @@ def finetune(
     that `transformers` opens, with run.json (the resolved config), results.json, metrics.jsonl and report.html beside
     the model. Nothing is written before the rows and the model have been checked.
 
-    recipe  name of the recipe of a model that is trained from scratch
+    recipe  name of the recipe of a model that is trained from scratch; a resumed run keeps its own
     resume  continue the interrupted run in `out`, `begun(out)`, from its last evaluation, bit for bit
 
     Raises UnmaskError for a folder that is in use, and for errors in the model, the rows or the settings; Stopped if a
@@ -79,7 +79,9 @@ def finetune(
     """
     out = Path(out)
     distributed.init(config.fit.device)
-    if not resume:
+    if resume:
+        recipe = read_json(out / RUN).get("recipe", recipe)
+    else:
         refuse_taken(out)
     distributed.barrier()  # all processes check the folder before the first one writes
     say = Notes(display)

@@ -16,6 +16,7 @@ from unmask.models.model import ModelConfig
 from unmask.objectives import ObjectiveConfig, TeacherConfig, registry
 from unmask.objectives.config import Data
 from unmask.runs.pretraining.continued import Origin, opened
+from unmask.runs.report import run_facts
 from unmask.train.optim import ADAFACTOR
 from unmask.train.trainer import Training
 
@@ -96,7 +97,7 @@ class Pretraining(Config):
         """The same run, starting from the weights of a model folder, with its sizes and its dropout."""
         model = opened(folder).model
         config = with_values(self, model=model.config, start=str(folder), warm_start="none")
-        objective = registry.for_folder(config.objective, model.config, set(model.heads))
+        objective = registry.for_folder(config.objective, model.config, set(model.heads), run_facts(Path(folder)))
         config = with_values(config, objective=objective.of_model(model.config))
         if model.config.adafactor and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
