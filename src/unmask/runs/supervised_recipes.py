@@ -50,7 +50,7 @@ def deit_small() -> FineTuning:
 
 def swin_tiny() -> FineTuning:
     """Pictures of 32 pixels, by a Swin of three stages from 24 wide (0.3 M parameters): minutes on a laptop."""
-    return _small(Swin(**SWIN_SIZES["cpu"]))
+    return _small(Swin(**SWIN_SIZES["cpu"]), algorithm="adamw", lr=1e-3)  # Muon finds no repeated blocks in its stages
 
 
 def cct_tiny() -> FineTuning:
@@ -69,7 +69,7 @@ def vgg_tiny() -> FineTuning:
 
 
 def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 5e-3) -> FineTuning:
-    """Short runs: light augmentation, and Muon for Transformers (decision 22)."""
+    """Short runs: light augmentation, and Muon for models with repeated blocks (decision 22)."""
     options = PictureOptions(padding=4, flip=0.5, smoothing=0.1)
     optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.05)
     return _new(
