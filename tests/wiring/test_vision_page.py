@@ -1,4 +1,4 @@
-"""The pages on pictures: their code runs, and the commands, options, defaults, recipes and files that they name exist."""
+"""The pages on pictures: their code runs, and the commands, options, defaults, recipes and files in them exist."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from unmask.runs import recipes, supervised_recipes
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.train.optim import check_rate
 
 pytest.importorskip("PIL.Image")
 ROOT = Path(__file__).resolve().parents[2]
@@ -93,7 +94,9 @@ def test_the_commands_of_the_page_are_understood(page: str) -> None:
         options, rest = parser().parse_known_args(words)
         if fields := overrides(rest):
             config, others = config_of(words[0], options)
-            config.override(fields, **others)
+            changed = config.override(fields, **others)
+            if words[0] == "pretrain":
+                check_rate(config.training.optimizer, changed.training.optimizer, fields)
 
 
 def all_options(whole: argparse.ArgumentParser) -> set[str]:
