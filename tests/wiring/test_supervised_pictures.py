@@ -29,6 +29,7 @@ from unmask.runs.transfer.remembered import Remembered
 from unmask.tasks.distillation import Distilled
 from unmask.tasks.image_classification import ImageClassification, PictureOptions
 from unmask.tasks.picture_training import Augmenting
+from unmask.train import muon
 from unmask.train.events import Step
 from unmask.types import Kind
 
@@ -54,6 +55,15 @@ def config(pictures: Path, name: str = "vit-tiny", **changes: object) -> FineTun
 
 def rows(pictures: Path, count: int = 12) -> list[Picture]:
     return list(by_class(pictures / "test"))[:count]
+
+
+@pytest.mark.parametrize("name", supervised_recipes.names())
+def test_the_algorithm_of_a_recipe_suits_its_model(name):
+    recipe = supervised_recipes.find(name)
+    with torch.device("meta"):  # shapes without numbers
+        model = recipe.page.build({}, seed=None)
+    if recipe.fit.optimizer.algorithm == "muon":
+        assert muon.hidden(model), f"{name} has no matrices that Muon updates"
 
 
 def test_the_digits_are_written_once_and_whole(pictures):

@@ -70,7 +70,7 @@ def vgg_tiny() -> FineTuning:
 
 
 def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 1e-2) -> FineTuning:
-    """Short runs: light augmentation, and Muon for Transformers (decision 22)."""
+    """Short runs: light augmentation, and Muon for models with repeated blocks of linear layers (decision 22)."""
     options = PictureOptions(padding=4, flip=0.5, smoothing=0.1)
     optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.05)
     return _new(
