@@ -18,6 +18,7 @@ from unmask.data.labelled.rows import Choices, Question, Row
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
+from unmask.objectives.cross_entropy import log_softmax_within
 from unmask.runs.finetuning import Fit, fit
 from unmask.tasks import (
     Classification,
@@ -34,7 +35,6 @@ from unmask.tasks.distillation import (
     check_teacher,
     load_teacher,
 )
-from unmask.tasks.task import log_softmax_within
 from unmask.train.engine import Engine
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer

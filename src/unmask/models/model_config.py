@@ -11,6 +11,7 @@ from torch import nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError
+from unmask.models.heads import for_tasks
 from unmask.nn import LinearChainCRF
 from unmask.types import Head
 
@@ -33,6 +34,8 @@ class ModelConfig(Config, ABC):
     vocabulary: int
     length: int | None
     padding: int | None = 0
+
+    hides = False  # whether it has a vector for masked patches, in addition to its tokens
 
     @property
     def segments(self) -> int:
@@ -106,8 +109,9 @@ class ModelConfig(Config, ABC):
 
     def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
         """The config that a folder stores for a model with these heads: this one, or that of another page that has the
-        same parameters and outputs, and is published with such heads."""
-        return self
+        same parameters and outputs, and is published with such heads. With a head for a task there is no vector for
+        masked patches, which no task reads."""
+        return self.replace(hides=False) if self.hides and for_tasks(heads) else self
 
     def transitions_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         """The scores of adjacent tags (a linear-chain CRF), which read the outputs of a token head, not hidden

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import for_tasks, head_of
+from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.swin_model import SwinModel
 from unmask.nn import (
@@ -103,10 +103,6 @@ class Swin(ModelConfig):
     def offers(self) -> frozenset[str]:
         return frozenset({"pictures", "masked patches"})
 
-    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
-        """With a head for a task, without the vector for masked patches, which no task reads."""
-        return self.replace(hides=False) if self.hides and for_tasks(heads) else self
-
     @property
     def width(self) -> int:
         return self.dim * self.merged
@@ -165,8 +161,7 @@ class Swin(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Classifier(self.width, head.outputs)
 
-    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
-        return self.sequence_head(head, token)
+    embedding_head = sequence_head
 
     def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """Outputs for each patch, from the state of the last stage that covers it: in SimMIM a convolution of 1 x 1 and

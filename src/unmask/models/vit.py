@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from unmask.errors import UnmaskError
-from unmask.models.heads import for_tasks, head_of
+from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.nn import (
@@ -87,10 +87,6 @@ class Vit(ModelConfig):
     @property
     def offers(self) -> frozenset[str]:
         return frozenset({"pictures", "masked patches", "patch states", "projections"})
-
-    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
-        """With a head for a task, without the vector for masked patches, which no task reads."""
-        return self.replace(hides=False) if self.hides and for_tasks(heads) else self
 
     @property
     def width(self) -> int:

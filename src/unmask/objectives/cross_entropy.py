@@ -38,3 +38,16 @@ def equation(logits_MC: Tensor, values_M: Tensor, smoothing: float = 0.0) -> tup
         correct = (log_p_M >= log_p_MC.amax(-1)).sum()
     total = (1 - smoothing) * nll - smoothing * log_p_MC.mean(-1).sum() if smoothing else nll
     return total, nll.detach(), correct
+
+
+def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
+    """[M, C]: for each output, the log-softmax over the places of the same group.
+
+    group_M  number of each place's group, from 0 to at most M - 1
+    """
+    index_MC = group_M[:, None].expand_as(logits_MC)
+    lowest = torch.full_like(logits_MC, -torch.inf)
+    top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
+    shifted_MC = logits_MC - top_MC
+    sums_MC = torch.zeros_like(logits_MC).scatter_add(0, index_MC, shifted_MC.exp())
+    return shifted_MC - sums_MC.gather(0, index_MC).log()

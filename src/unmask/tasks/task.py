@@ -385,19 +385,6 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
             model.train()
 
 
-def log_softmax_within(logits_MC: Tensor, group_M: Tensor) -> Tensor:
-    """[M, C]: for each output, the log-softmax over the places of the same group.
-
-    group_M  number of each place's group, from 0 to at most M - 1
-    """
-    index_MC = group_M[:, None].expand_as(logits_MC)
-    lowest = torch.full_like(logits_MC, -torch.inf)
-    top_MC = lowest.scatter_reduce(0, index_MC, logits_MC.detach(), "amax").gather(0, index_MC)
-    shifted_MC = logits_MC - top_MC
-    sums_MC = torch.zeros_like(logits_MC).scatter_add(0, index_MC, shifted_MC.exp())
-    return shifted_MC - sums_MC.gather(0, index_MC).log()
-
-
 def doubting(task: Task | None, threshold: float) -> Task:
     """The task with no answer above a threshold. Raises UnmaskError for None, and for a task that always answers."""
     return (task or Task()).doubting(threshold)
