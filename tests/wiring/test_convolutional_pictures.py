@@ -314,7 +314,7 @@ def test_the_last_blocks_of_a_swin_are_trained() -> None:
     assert moved(before, model) == names
     rates = scale(model, Transfer(layer_decay=0.5))
     assert [
-        rates[f"stack.stages.0.{name}"] for name in ("merge.reduction.weight", "blocks.0.feedforward.f.f.up.bias")
+        rates[f"stack.stages.0.{name}"] for name in ("merge.reduction.weight", "blocks.0.feedforward.f.up.bias")
     ] == [0.25, 0.125]
 
 
