@@ -42,13 +42,11 @@ class Swin(ModelConfig):
     dim         D of the first stage, which doubles from stage to stage
     depths      number of blocks of each stage     heads  attention heads of each block of a stage
     window      patches of a side of a window; a stage whose grid is smaller has windows of its grid
-    ratio       width inside the feed-forward, divided by D
-    bias        whether queries, keys and values have one
-    absolute    whether patches also have learned position vectors (section 4.4)
+    ratio       width inside the feed-forward, divided by D    bias   whether queries, keys and values have one
+    absolute    whether patches also have learned position vectors (section 4.4)    std  of the initialisation
     hides       whether it has a vector for masked patches, which pre-training with masked patches needs
     dropout     after embeddings and sub-layers    attention_dropout  on attention weights
     drop_path   rate of stochastic depth of the last block while training; it grows from 0 at the first
-    std         of the initialisation
     vocabulary, length, padding  follow from the others: it has no vocabulary, and a place for each patch
 
     Raises UnmaskError for sizes that do not go together.
@@ -126,9 +124,9 @@ class Swin(ModelConfig):
         """A linear map of each patch, and a norm (section 3.1); its eps is 1e-5, as published. The vector of masked
         patches is not normalised (Xie et al. 2022)."""
         patches = Patch(self.channels * self.patch**2, self.dim, norm=nn.LayerNorm(self.dim))
-        kinds = (Kind.MASK,) if self.hides else ()
+        places = Places(patches, self.dim, (Kind.MASK,) if self.hides else ())
         position = LearnedGrid(self.grid, self.dim) if self.absolute else None
-        return Embedding(Places(patches, self.dim, kinds), position=position, dropout=self.dropout)
+        return Embedding(places, position=position, dropout=self.dropout)
 
     def block(self, stage: int, grid: int, shifted: bool, rate: float) -> nn.Module:
         """z' = (S)W-MSA(LN(z)) + z; MLP(LN(z')) + z' (equation 3)."""
@@ -143,8 +141,7 @@ class Swin(ModelConfig):
         feedforward = FeedForward(dim, int(self.ratio * dim), ACTIVATIONS[self.activation])
         layers = OrderedDict[str, nn.Module](attention=windows, feedforward=feedforward)
         for name, f in layers.items():
-            norm = nn.LayerNorm(dim, self.eps)
-            layers[name] = Residual(f, before=norm, dropout=self.dropout, drop_path=rate)
+            layers[name] = Residual(f, before=nn.LayerNorm(dim, self.eps), dropout=self.dropout, drop_path=rate)
         return nn.Sequential(layers)
 
     def stack(self) -> Stages:

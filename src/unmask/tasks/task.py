@@ -156,9 +156,7 @@ class Task(Objective):
     @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
         """The processor that encodes the rows: the tokenizer of a folder, or another processor for rows without texts.
-
-        Raises UnmaskError about `owner` where the folder has none.
-        """
+        Raises UnmaskError about `owner` where the folder has none."""
         tokenizer: Processor[Any] = loaded.require_tokenizer(owner)
         return tokenizer
 
