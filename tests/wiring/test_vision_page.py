@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "vision.md"
 def test_the_page_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     names: dict[str, object] = {"__name__": "vision"}
     for block in blocks:
         exec(compile(block, str(PAGE), "exec", dont_inherit=True), names)
