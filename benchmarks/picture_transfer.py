@@ -119,8 +119,8 @@ def prepare(data: Path, work: Path, options: argparse.Namespace) -> None:
             _once(work / name / split, partial(unpack, archive, dict.fromkeys(classes, count)))
         if options.part == "strategies":
             kind = "train" if split == "train" else "t10k"
-            files = [data / "mnist" / f"{kind}-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1")]
-            _once(work / "different" / split, partial(unpack_digits, *files, counts[1]))
+            pictures, labels = (data / "mnist" / f"{kind}-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1"))
+            _once(work / "different" / split, partial(unpack_digits, pictures, labels, counts[1]))
 
 
 def _once(out: Path, make: Callable[[Path], object]) -> None:

@@ -26,6 +26,7 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench import common, trainer
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from unmask.data.pictures.processor import ImageProcessor
+    from unmask.kernels.processor import Precision
     from unmask.models.model import Model
     from unmask.tasks import Task
 
@@ -111,8 +113,8 @@ def prepared(work: Work, count: int) -> Sides:
     transformers.logging.set_verbosity_error()
     rng = np.random.default_rng(0)
     labels = [f"class {i}" for i in range(CLASSES)]
-    task = TASKS["image-classification"](labels)
-    page = Vit(size=work.side, patch=work.patch, **SIZES[work.size])
+    task = TASKS["image-classification"].of_labels(labels)
+    page = Vit(size=work.side, patch=work.patch).replace(**SIZES[work.size])
     processor = ImageProcessor(size=work.side, patch=work.patch)
     with tempfile.TemporaryDirectory(prefix="unmask-vision-") as folder:
         huggingface.save(folder, page.build(task.heads, seed=0), processor, labels=labels)
@@ -132,7 +134,7 @@ def prepared(work: Work, count: int) -> Sides:
 # ------------------------------------------------------------------------------------------------ training
 
 
-def training_of_unmask(sides: Sides, work: Work, precision: str) -> Step:
+def training_of_unmask(sides: Sides, work: Work, precision: Precision) -> Step:
     """A step of the training behind `unmask finetune`."""
     import numpy as np
     import torch
@@ -160,7 +162,7 @@ def training_of_unmask(sides: Sides, work: Work, precision: str) -> Step:
     return step
 
 
-def training_in_a_loop(sides: Sides, work: Work, precision: str) -> Step:
+def training_in_a_loop(sides: Sides, work: Work, precision: Precision) -> Step:
     """A step of a plain loop."""
     import numpy as np
     import torch
@@ -184,7 +186,7 @@ def training_in_a_loop(sides: Sides, work: Work, precision: str) -> Step:
     return step
 
 
-def training_by_trainer(sides: Sides, work: Work, precision: str, steps: int, clock: Callable[[], float]) -> Step:
+def training_by_trainer(sides: Sides, work: Work, precision: Precision, steps: int, clock: Callable[[], float]) -> Step:
     """Seconds of a step of `Trainer`, over `steps` steps after two that do not count."""
     import transformers
 
@@ -215,7 +217,7 @@ def training_by_trainer(sides: Sides, work: Work, precision: str, steps: int, cl
     return run
 
 
-def train(work: Work, options: argparse.Namespace, precision: str) -> dict[str, list[float]]:
+def train(work: Work, options: argparse.Namespace, precision: Precision) -> dict[str, list[float]]:
     """Seconds of a step, by side, in each turn."""
     clock = CLOCKS[options.clock]
     sides = prepared(work, 4 * work.batch)
@@ -235,7 +237,7 @@ def train(work: Work, options: argparse.Namespace, precision: str) -> dict[str, 
 # ------------------------------------------------------------------------------------------------ inference
 
 
-def infer(work: Work, options: argparse.Namespace, precision: str) -> dict[str, list[float]]:
+def infer(work: Work, options: argparse.Namespace, precision: Precision) -> dict[str, list[float]]:
     """Seconds of a batch, by side, in each turn."""
     import numpy as np
     import torch
@@ -269,14 +271,16 @@ def infer(work: Work, options: argparse.Namespace, precision: str) -> dict[str, 
     with torch.inference_mode():
         repeats = max(1, round(options.steps * 4 / work.batch))
         clock = CLOCKS[options.clock]
-        runs = {name: lambda run=run: timed(run, repeats, clock) for name, run in sides_of.items()}
+        runs: dict[str, Callable[[], float]] = {
+            name: partial(timed, run, repeats, clock) for name, run in sides_of.items()
+        }
         return in_turns(runs, options.turns)
 
 
 # ------------------------------------------------------------------------------------------------ loading
 
 
-def load(work: Work, options: argparse.Namespace, precision: str) -> dict[str, list[float]]:
+def load(work: Work, options: argparse.Namespace, precision: Precision) -> dict[str, list[float]]:
     """Seconds of each part of loading a picture, and of its share of a training step, in each turn."""
     import numpy as np
     from PIL import Image
@@ -338,7 +342,7 @@ WORKS = {**TRAIN, **INFER, **LOAD}
 
 def compared(work: Work, found: dict[str, list[float]], goal: float) -> list[Sequence[str]]:
     """Lines of the table: pictures a second of both sides, and how many times as fast unmask is."""
-    lines = []
+    lines: list[Sequence[str]] = []
     for peer in [name for name in found if name != "unmask"]:
         ours, theirs, ratio = common.compare_times(list(zip(found["unmask"], found[peer], strict=True)))
         speeds = (f"{work.batch / seconds:,.1f}" for seconds in (ours, theirs))
