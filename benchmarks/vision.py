@@ -14,7 +14,7 @@ infer   ViT-small, 224 pixels, patches of 16 (197 places). Normalised pixels to 
         and the batching behind `unmask predict`, the peer is `ViTForImageClassification` in inference mode. In bf16
         it runs under autocast, which keeps norms and sums in float32 as `unmask` does, and with all in bfloat16
 load    JPEG files to rows of a batch, with a random crop and flip: time of each part for a picture, and their share of
-        a training step that waits for them. In pre-training, a thread loads the next step while the model computes
+        a training step that waits for them (in a run, a thread loads the next step while the model computes)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import copy
 import io
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -270,11 +270,8 @@ def infer(work: Work, options: argparse.Namespace, precision: Precision) -> dict
         sides_of = {"unmask": ours, "transformers, autocast": exact, "transformers, all in bf16": rounded}
     with torch.inference_mode():
         repeats = max(1, round(options.steps * 4 / work.batch))
-        clock = CLOCKS[options.clock]
-        runs: dict[str, Callable[[], float]] = {
-            name: partial(timed, run, repeats, clock) for name, run in sides_of.items()
-        }
-        return in_turns(runs, options.turns)
+        timing = {name: partial(timed, run, repeats, CLOCKS[options.clock]) for name, run in sides_of.items()}
+        return in_turns(timing, options.turns)
 
 
 # ------------------------------------------------------------------------------------------------ loading
@@ -325,7 +322,7 @@ def timed(run: Step, times: int, clock: Callable[[], float]) -> float:
     return (clock() - began) / times
 
 
-def in_turns(runs: dict[str, Callable[[], float]], turns: int) -> dict[str, list[float]]:
+def in_turns(runs: Mapping[str, Callable[[], float]], turns: int) -> dict[str, list[float]]:
     """The seconds of each side in each turn, after one turn that does not count."""
     for run in runs.values():
         run()
@@ -394,9 +391,8 @@ def main() -> None:
         "compared": ("work", "peer", "unmask, pictures/s", "peer, pictures/s", "times as fast (range)", "goal"),
         "loading": ("work", "part", "ms a picture", "share of a step"),
     }
-    for name, lines in tables.items():
-        if lines:
-            print(f"\n{precision}\n\n{markdown([heads[name], *lines])}")
+    for name in [name for name, lines in tables.items() if lines]:
+        print(f"\n{precision}\n\n{markdown([heads[name], *tables[name]])}")
     common.write(options.out, facts)
 
 
