@@ -133,11 +133,6 @@ class Config:
         return cls.from_dict(read_json(path))
 
 
-def introduction(described: Any) -> str:
-    """The first paragraph of the docstring of a recipe or another function, as one line."""
-    return " ".join((inspect.getdoc(described) or "").split("\n\n", 1)[0].split())
-
-
 def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
     """Read a JSON object from a file of at most `largest` bytes. Raises UnmaskError, which names the file and the
     position of the fault."""

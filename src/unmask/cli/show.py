@@ -224,7 +224,6 @@ def _reconstruction(options: argparse.Namespace) -> Data:
 def _augmentation(options: argparse.Namespace) -> Data:
     from unmask.data.pictures.processor import ImageProcessor
     from unmask.runs import recipes, supervised_recipes
-    from unmask.runs.pretraining import Pretraining
     from unmask.visualize.augmentation import augmentation
 
     if not 1 <= options.count <= 32:
@@ -235,7 +234,7 @@ def _augmentation(options: argparse.Namespace) -> Data:
             "such as simclr-tiny."
         )
     recipe = recipes.find(options.recipe)
-    if not isinstance(recipe, Pretraining) or "pictures" not in recipe.model.offers:
+    if "pictures" not in recipe.model.offers:
         raise UnmaskError(
             f"The recipe '{options.recipe}' does not learn from pictures: choose one such as simclr-tiny."
         )

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import print_fields
+from unmask.cli.training import OTHERS
 from unmask.errors import UnmaskError
 
-OTHERS = {"batch": "fit.batch_size"}
 LENGTH = {"epochs", "least_steps", "fit.epochs", "fit.least_steps"}  # fields that replace the minutes of a recipe
 DIGITS = Path("corpora") / "digits"
 SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
@@ -35,8 +35,10 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         recipe = run_facts(Path(options.out)).get("recipe")
         if recipe != options.system:
             raise UnmaskError(f"This run is one of '{recipe}', not '{options.system}': leave the system out.")
-        if config.override(overrides, **OTHERS) != config:
-            raise UnmaskError(f"The run in {options.out} continues with its own settings; leave out the others.")
+        if options.data or options.dev or options.test or config.override(overrides, **OTHERS) != config:
+            raise UnmaskError(
+                f"The run in {options.out} continues with its own data and settings; leave out the others."
+            )
     else:
         config = supervised_recipes.find(options.system)
         if LENGTH & {name.replace("-", "_") for name in overrides}:

@@ -85,6 +85,7 @@ def add_verbs(verbs: Any) -> None:
     sub.more_help = _finetuning_help
     needed(sub.add_argument("--out", metavar="FOLDER", help="folder of the run"))
     add_field(sub, "--lr", "X", "peak learning rate")
+    add_field(sub, "--minutes", "N", "minutes of training, instead of --epochs")
     add_field(sub, "--epochs", "N", "passes over the training rows (3, but at least 200 steps)")
     add_field(sub, "--least-steps", "N", "least number of steps; small training sets take more epochs")
     add_field(sub, "--batch-size", "N", "rows of a step")

@@ -5,7 +5,7 @@ does not implement. No pickle is opened.
 """
 
 from unmask.huggingface.average import average
-from unmask.huggingface.config import TABLES, only_here
+from unmask.huggingface.config import TABLES, only_here, page_named
 from unmask.huggingface.folder import (
     Loaded,
     config_of,
@@ -36,6 +36,7 @@ __all__ = [
     "names",
     "only_here",
     "opened",
+    "page_named",
     "resized",
     "save",
     "words_of",

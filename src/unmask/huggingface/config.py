@@ -105,6 +105,11 @@ def table_of(config: Config) -> Table[Any]:
     raise UnmaskError(f"There is no Hugging Face table for {type(config).__name__}.")
 
 
+def page_named(name: str) -> type[Any] | None:
+    """The config class of a page by its name, as in run.json; None if no table has it."""
+    return next((table.config for table in TABLES.values() if table.config.__name__ == name), None)
+
+
 def _tables() -> list[Table[Any]]:
     return [one for table in TABLES.values() for one in (table, *table.variants)]
 

@@ -32,7 +32,7 @@ class Roc(NamedTuple):
     def auc(self) -> float:
         """The area under the curve, by trapezoids: the share of (pair of one class, other pair) with the higher score
         for the first; equal scores count half."""
-        return float(np.trapezoid(self.tar, self.far))
+        return float((np.diff(self.far) * (self.tar[1:] + self.tar[:-1])).sum() / 2)
 
     @property
     def equal_error(self) -> tuple[float, float]:

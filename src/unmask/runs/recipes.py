@@ -7,12 +7,10 @@ of your own is a function too: call one of these and `replace` what differs.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from unmask.config import introduction
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
 from unmask.models import albert, electra
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert, Roberta
@@ -28,7 +26,7 @@ from unmask.objectives import (
     SingleRuns,
 )
 from unmask.objectives.registry import FolderSentences
-from unmask.runs import picture_recipes, recurrent_recipes, writing_recipes
+from unmask.runs import catalogue, picture_recipes, recurrent_recipes, writing_recipes
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
@@ -232,27 +230,18 @@ def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
 def _recipes() -> dict[str, Callable[[], Pretraining]]:
     """Name -> recipe, in the order in which they are written, this page first."""
     pages = (globals(), vars(writing_recipes), vars(recurrent_recipes), vars(picture_recipes))
-    return {
-        name.replace("_", "-"): function
-        for page in pages
-        for name, function in page.items()
-        if inspect.isfunction(function)
-        and not name.startswith("_")
-        and function.__annotations__ == {"return": "Pretraining"}  # a recipe takes no arguments
-    }
+    return catalogue.functions(pages, "Pretraining")
 
 
 def names() -> dict[str, str]:
     """Recipe name -> the first paragraph of its documentation, in the order in which they are written."""
-    return {name: introduction(recipe) for name, recipe in _recipes().items()}
+    return catalogue.introductions(_recipes())
 
 
 def find(name: str) -> Pretraining:
-    """The config of a recipe by its name. Raises UnmaskError naming the nearest for one that does not exist."""
-    found = _recipes()
-    if name not in found:
-        raise unknown("recipe", name, found)
-    return found[name]()
+    """The config of a recipe by its name. Raises UnmaskError, which names the nearest, if it does not exist."""
+    found: Pretraining = catalogue.find(_recipes(), name, "recipe")
+    return found
 
 
 def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | None = None) -> tuple[str, Pretraining]:

@@ -104,8 +104,8 @@ def curve(
 
 
 def galleries(folder: Path, most: int) -> list[report.Gallery]:
-    """For each probe that is a picture, its pictures at the last evaluation, the last of which is replaced by those of
-    up to `most` evaluations, spread over the run: they show what the model learned."""
+    """A gallery for each probe that is a picture: what the model was given, then what it restored at up to `most`
+    evaluations, spread over the run."""
     lines = thin([line for line in probes.read(folder) if line.get("samples")], most)
     found = []
     for n, probe in enumerate(lines[-1]["samples"] if lines else ()):

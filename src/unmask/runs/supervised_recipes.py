@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Literal
 
-from unmask.config import introduction
-from unmask.errors import unknown
 from unmask.models.cct import SIZES as CCT_SIZES
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
@@ -19,6 +16,7 @@ from unmask.models.swin import Swin
 from unmask.models.vgg import SIZES as VGG_SIZES
 from unmask.models.vgg import Vgg
 from unmask.models.vit import SIZES, Vit
+from unmask.runs import catalogue
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.tasks.image_classification import PictureOptions
 from unmask.tasks.picture_training import Augmenting
@@ -92,23 +90,15 @@ def _new(page: ModelConfig, options: TaskOptions, fit: Fit) -> FineTuning:
 
 
 def _recipes() -> dict[str, Callable[[], FineTuning]]:
-    return {
-        name.replace("_", "-"): function
-        for name, function in globals().items()
-        if inspect.isfunction(function)
-        and not name.startswith("_")
-        and function.__annotations__ == {"return": "FineTuning"}  # a recipe takes no arguments
-    }
+    return catalogue.functions([globals()], "FineTuning")
 
 
 def names() -> dict[str, str]:
     """Recipe name -> the first paragraph of its documentation, in the order in which they are written."""
-    return {name: introduction(recipe) for name, recipe in _recipes().items()}
+    return catalogue.introductions(_recipes())
 
 
 def find(name: str) -> FineTuning:
     """The config of a recipe by its name. Raises UnmaskError, which names the nearest, if it does not exist."""
-    found = _recipes()
-    if name not in found:
-        raise unknown("recipe", name, found)
-    return found[name]()
+    found: FineTuning = catalogue.find(_recipes(), name, "recipe")
+    return found

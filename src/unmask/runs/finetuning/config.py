@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError
 from unmask.kernels.processor import Precision
 from unmask.models.model import ModelConfig
 from unmask.runs.transfer import Transfer
@@ -18,12 +18,13 @@ from unmask.tasks import Task, task_named
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.distillation import Distillation
 from unmask.tasks.rows import TaskOptions
+from unmask.train.checkpoint import RUN
 from unmask.train.optim import Optimizer, Schedule
 
 EPOCHS, LEAST_STEPS = 3.0, 200  # by default
 IN_MINUTES = 5.0  # evaluations of a run whose length is given in minutes
 SMALL = 10_000  # with fewer training rows, seeds differ too much for one alone (Devlin et al. 2018, section 4.1)
-KIND = "kind"  # field of a page in run.json: the name of its class
+PAGE = "kind"  # field of a page in run.json: the name of its class
 SEEDS = 3  # for fewer than SMALL training rows
 
 
@@ -113,7 +114,7 @@ class FineTuning(TaskConfig):
     def to_dict(self) -> dict[str, Any]:
         values = super().to_dict()
         if self.page is not None:
-            values["page"] = {KIND: type(self.page).__name__, **values["page"]}
+            values["page"] = {PAGE: type(self.page).__name__, **values["page"]}
         return values
 
     @classmethod
@@ -121,12 +122,12 @@ class FineTuning(TaskConfig):
         page = values.get("page")
         if not isinstance(page, Mapping):
             return super().of_run(values)
-        kinds = {table.config.__name__: table.config for table in huggingface.TABLES.values()}
-        if page.get(KIND) not in kinds:
-            raise unknown("kind of model", str(page.get(KIND)), kinds)
-        sizes = {name: value for name, value in page.items() if name != KIND}
+        kind = huggingface.page_named(str(page.get(PAGE)))
+        if kind is None:
+            raise UnmaskError(f"This version knows no model '{page.get(PAGE)}', which {RUN} names.")
+        sizes = {name: value for name, value in page.items() if name != PAGE}
         found = super().of_run({**values, "page": None})
-        return dataclasses.replace(found, page=kinds[page[KIND]].from_dict(sizes))
+        return dataclasses.replace(found, page=kind.from_dict(sizes))
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
         """As `TaskConfig.override`. For a new model, names of its sizes have precedence over all others, and those

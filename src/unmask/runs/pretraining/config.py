@@ -106,8 +106,7 @@ class Pretraining(Config):
     def resumed(self, run: Mapping[str, Any]) -> Self:
         """The config in run.json of a run. Its model may have another class than that of the recipe if the run started
         from a folder; `run` names the class."""
-        classes = {page.config.__name__: page.config for page in huggingface.TABLES.values()}
-        wanted = classes.get(str(run.get("model")), type(self.model))
+        wanted = huggingface.page_named(str(run.get("model"))) or type(self.model)
         config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
         config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # for older runs, which do not name it
         values = {OLD_NAMES.get(name, name): value for name, value in run["config"].items()}

@@ -6,16 +6,14 @@ historical order: a fixed vector between two networks, attention, convolution, t
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from unmask.config import introduction
-from unmask.errors import unknown
 from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
 from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.vector_decoder import VectorDecoder
+from unmask.runs import catalogue
 from unmask.runs.translation import origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.texts import DATE_VECTORS, Texts
@@ -154,21 +152,16 @@ def dates(config: Translation) -> Translation:
     )
 
 
+def _systems() -> dict[str, Callable[[], Translation]]:
+    return catalogue.functions([globals()], "Translation")
+
+
 def names() -> dict[str, str]:
     """Name of a system -> the first paragraph of its documentation."""
-    return {
-        name.replace("_", "-"): introduction(function)
-        for name, function in globals().items()
-        if inspect.isfunction(function)
-        and function.__module__ == __name__
-        and not name.startswith("_")
-        and function.__annotations__ == {"return": "Translation"}  # a system takes no arguments
-    }
+    return catalogue.introductions(_systems())
 
 
 def find(name: str) -> Translation:
-    """The config of a system by its name. Raises UnmaskError naming the nearest for one that does not exist."""
-    if name not in names():
-        raise unknown("system", name, names())
-    function: Callable[[], Translation] = globals()[name.replace("-", "_")]
-    return function()
+    """The config of a system by its name. Raises UnmaskError, which names the nearest, if it does not exist."""
+    found: Translation = catalogue.find(_systems(), name, "system")
+    return found
