@@ -106,8 +106,9 @@ class Pretraining(Config):
     def resumed(self, run: Mapping[str, Any]) -> Self:
         """The config in run.json of a run. Its model may have another class than that of the recipe if the run started
         from a folder; `run` names the class."""
-        wanted = huggingface.page_named(str(run.get("model"))) or type(self.model)
-        config = self if type(self.model) is wanted else with_values(self, model=wanted.from_dict({}))
+        name = str(run.get("model"))
+        other = None if name == type(self.model).__name__ else huggingface.page_named(name)
+        config = self if other is None else with_values(self, model=other.from_dict({}))
         config = config.replace(training={"optimizer": {"algorithm": "auto"}})  # for older runs, which do not name it
         values = {OLD_NAMES.get(name, name): value for name, value in run["config"].items()}
         if "objectives" in values:

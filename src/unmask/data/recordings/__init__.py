@@ -1,0 +1,1 @@
+"""Recordings: files -> samples -> examples of frames."""
