@@ -30,7 +30,7 @@ class LogMel(Config):
     low     lowest frequency of a band, in Hz; the highest is rate / 2
 
     Frame f reads the samples from f * hop to f * hop + W: with the hop and the window of a model, its frames are those
-    of the model. Raises UnmaskError for numbers below 1, and for so many bands that one covers no point of the spectrum.
+    of the model. Raises UnmaskError for numbers below 1, and for so many bands that one has no point of the spectrum.
     """
 
     rate: int = 16_000
@@ -42,7 +42,7 @@ class LogMel(Config):
     def __post_init__(self) -> None:
         if min(self.rate, self.hop, self.window, self.bands) < 1 or not 0 <= self.low < self.rate / 2:
             raise UnmaskError(
-                f"Spectra need a rate, hop, window and bands of at least 1, and a lowest frequency below half the rate: "
+                "Spectra need a rate, hop, window and bands of at least 1, and a lowest frequency below half the rate, "
                 f"not {self.rate}, {self.hop}, {self.window}, {self.bands} and {self.low:g} Hz."
             )
         if not self.filters_SM.any(0).all():
@@ -128,8 +128,8 @@ def frames(samples_N: np.ndarray, window: int, hop: int) -> np.ndarray:
 
 
 def power(frames_FW: np.ndarray, size: int) -> np.ndarray:
-    """[F, size / 2 + 1] float64: |DFT(w_n x'_n)|^2 of each frame, without its mean and with its high frequencies raised,
-    x'_n = x_n - 0.97 x_(n-1), in the window w_n = (1/2 - 1/2 cos(2π n / (W - 1)))^0.85 (Povey's, in Kaldi)."""
+    """[F, size / 2 + 1] float64: |DFT(w_n x'_n)|² of each frame, after its mean is removed and its high frequencies are
+    raised: x'_n = x_n - 0.97 x_(n-1), x_(-1) = x_0. w_n = (1/2 - 1/2 cos(2π n / (W - 1)))^0.85 (Povey's, in Kaldi)."""
     x_FW = frames_FW.astype(np.float64)
     x_FW -= x_FW.mean(1, keepdims=True)
     x_FW = x_FW - EMPHASIS * np.concatenate([x_FW[:, :1], x_FW[:, :-1]], 1)
@@ -143,8 +143,8 @@ def mel(hertz: np.ndarray | float) -> Any:
 
 
 def mel_filters(rate: int, size: int, bands: int, low: float = 20.0) -> np.ndarray:
-    """[size / 2 + 1, M]: triangles on the mel scale. Band m rises from edge m to edge m + 1 and falls to edge m + 2; the
-    M + 2 edges are equally far apart from `low` to rate / 2."""
+    """[size / 2 + 1, M]: triangles on the mel scale. Band m rises from edge m to edge m + 1 and falls to edge m + 2;
+    the M + 2 edges are equally far apart from `low` to rate / 2."""
     points_S1 = mel(np.arange(size // 2 + 1) * rate / size)[:, None]
     edges = np.linspace(mel(low), mel(rate / 2), bands + 2)
     step = edges[1] - edges[0]
