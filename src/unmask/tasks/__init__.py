@@ -21,6 +21,7 @@ from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
+from unmask.tasks.verification import Verification
 
 __all__ = [
     "TASKS",
@@ -38,6 +39,7 @@ __all__ = [
     "SpeechClassification",
     "Tagging",
     "Task",
+    "Verification",
     "answered",
     "doubting",
     "evaluating",
@@ -64,5 +66,6 @@ for task in (
     ImageClassification,
     PictureEmbedding,
     SpeechClassification,
+    Verification,
 ):
     TASKS[task.task_name] = task
