@@ -18,9 +18,7 @@ import numpy as np
 
 from unmask.errors import UnmaskError, needs
 
-SUFFIXES = frozenset(
-    ".wav .wave .flac .ogg .oga .opus .mp3 .aif .aiff .aifc .au .caf .nist .sph .w64 .rf64".split()
-)
+SUFFIXES = frozenset(".wav .wave .flac .ogg .oga .opus .mp3 .aif .aiff .aifc .au .caf .nist .sph .w64 .rf64".split())
 """Suffixes of files of recordings."""
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # samples a second
 LONGEST = 24 * 3600  # seconds; a small file may last for years when decoded
@@ -100,9 +98,7 @@ def header(source: Source, *, name: str = "") -> Header:
         return file.header
 
 
-def decode(
-    source: Source, rate: int, begin: float = 0.0, end: float | None = None, *, name: str = ""
-) -> np.ndarray:
+def decode(source: Source, rate: int, begin: float = 0.0, end: float | None = None, *, name: str = "") -> np.ndarray:
     """The samples of a recording, [N] float32 in [-1, 1], `rate` a second: the mean of the channels, resampled by a
     polyphase filter (`scipy.signal.resample_poly`). Louder samples are clipped.
 
