@@ -121,7 +121,7 @@ def decode(source: Source, rate: int, begin: float = 0.0, end: float | None = No
 
 
 def blocks(source: str | Path | bytes, rate: int, seconds: float = 60.0, *, name: str = "") -> Iterator[np.ndarray]:
-    """All samples of a recording, as `decode` gives them, `seconds` at a time, in bounded memory. For errors see there."""
+    """All samples of a recording, `seconds` at a time, in bounded memory: values and errors are those of `decode`."""
     with _opened(source, name) as file:
         size, count = max(1, round(seconds * rate)), file.header.samples_at(rate)
         for first in range(0, count, size):
