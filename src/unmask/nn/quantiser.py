@@ -23,11 +23,19 @@ class Quantised(NamedTuple):
     codes       [M, G] int64: the entry of each codebook
     perplexity  [G]: exp of the entropy of the mean distribution over the entries of each codebook, from 1 to V: of the
                 softmax in training, of the chosen entries in evaluation
+    entries     V
     """
 
     vectors: Tensor
     codes: Tensor
     perplexity: Tensor
+    entries: int
+
+    @property
+    def used(self) -> Tensor:
+        """The share of the entries of all codebooks that occur among the codes."""
+        occurs_GV = self.perplexity.new_zeros(len(self.perplexity), self.entries)
+        return occurs_GV.scatter(1, self.codes.mT, 1.0).mean()
 
 
 class ProductQuantiser(nn.Module):
@@ -68,7 +76,7 @@ class ProductQuantiser(nn.Module):
                 chosen_MGV = shares_MGV = F.one_hot(logits_MGV.argmax(-1), self.entries).float()
             vectors_GVW = self.codevectors.float().view(self.groups, self.entries, -1)
             vectors_MW = torch.einsum("mgv,gvw->mgw", chosen_MGV, vectors_GVW).flatten(1)
-        return Quantised(vectors_MW, chosen_MGV.argmax(-1), perplexity(shares_MGV))
+        return Quantised(vectors_MW, chosen_MGV.argmax(-1), perplexity(shares_MGV), self.entries)
 
 
 def perplexity(shares_MGV: Tensor) -> Tensor:
