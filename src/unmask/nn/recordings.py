@@ -92,14 +92,16 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
-        parts, end = [], 0
-        for begin, length in zip(tape.begins, tape.lengths, strict=True):
-            parts.append(x_LC.new_zeros(begin - end, x_LC.shape[1]))
-            end = begin + length
+        ends = (*tape.begins[1:], tape.size)
+        gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
+        # Split at once: the gradient of a slice is as large as the buffer.
+        pieces = x_LC.split([size for pair in zip(tape.lengths, gaps, strict=True) for size in pair])
+        parts = []
+        for x_NC, gap_NC in zip(pieces[::2], pieces[1::2], strict=True):
             # Batch normalisation of one recording: its places are the rows of a batch.
-            x_NC = x_LC[begin:end]
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
-        return torch.cat([*parts, x_LC.new_zeros(tape.size - end, x_LC.shape[1])])
+            parts.append(torch.zeros_like(gap_NC))
+        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
 
 
 class PlaceNorm(nn.LayerNorm):
@@ -241,8 +243,9 @@ class FrameEmbedding(nn.Module):
         self.position, self.norm = position, norm or nn.Identity()
         self.feature_dropout, self.dropout = map(Dropout, dropout)
 
-    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> Tensor:
-        """[B, T, C]: the normalised features of all frames, masked or not; zero at padding.
+    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> tuple[Tensor, Tensor]:
+        """The normalised features of all frames, masked or not, and the features themselves, [B, T, C] each; zero at
+        padding.
 
         Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
         """
@@ -251,26 +254,31 @@ class FrameEmbedding(nn.Module):
         hop, window = self.features.hop, self.features.window
         tape = Tape.of(signal.lengths.tolist(), hop, window)
         features_LC, tape = self.features(tape.lay(signal.values), tape)
-        frames_MC = self.feature_norm(features_LC[tape.rows(features_LC.device)].to(signal.values.dtype))
+        features_MC = features_LC[tape.rows(features_LC.device)].to(signal.values.dtype)
         places_M = tape.spread(signal.places)
         if len(places_M) != int((tokens_BT != Kind.PADDING).sum()):
             raise UnmaskError(
                 f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
                 "number of places: use the processor of the model."
             )
-        frames_NC = frames_MC.new_zeros(tokens_BT.numel(), frames_MC.shape[-1]).index_copy(0, places_M, frames_MC)
-        return frames_NC.unflatten(0, tokens_BT.shape)
+        return _placed(self.feature_norm(features_MC), places_M, tokens_BT), _placed(features_MC, places_M, tokens_BT)
 
     def forward(
         self, tokens_BT: Tensor, documents_BT: Tensor | None = None, signal: Signal | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """[B, T] -> the input of the first block [B, T, D], and the frames [B, T, C], as `frames` returns them."""
-        frames_BTC = self.frames(tokens_BT, signal)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, T] -> the input of the first block [B, T, D], and what `frames` returns."""
+        frames_BTC, features_BTC = self.frames(tokens_BT, signal)
         x_BTD = self.feature_dropout(self.project(frames_BTC).to(frames_BTC.dtype))
         x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
         if self.mask is not None:
             x_BTD = torch.where((tokens_BT == Kind.MASK)[..., None], self.mask, x_BTD)
-        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), frames_BTC
+        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), frames_BTC, features_BTC
+
+
+def _placed(x_MC: Tensor, places_M: Tensor, tokens_BT: Tensor) -> Tensor:
+    """[B, T, C]: vectors at their places, zero at all others."""
+    x_NC = x_MC.new_zeros(tokens_BT.numel(), x_MC.shape[-1])
+    return x_NC.index_copy(0, places_M, x_MC).unflatten(0, tokens_BT.shape)
 
 
 class _Scale(torch.autograd.Function):
