@@ -34,6 +34,7 @@ from unmask.huggingface.tables import (
     vector_decoder,
     vgg,
     vit,
+    wav2vec2,
 )
 from unmask.models.heads import asked_of
 from unmask.models.model import Model
@@ -67,6 +68,8 @@ TABLES: dict[str, Table[Any]] = {
         resnet.SMALL_STEM,
         vgg.VGG,
         cct.CCT,
+        wav2vec2.WAV2VEC2,
+        wav2vec2.HUBERT,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,

@@ -6,10 +6,8 @@ Shapes: B rows, T frames of a row, C channels of the convolutions, D width, M pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.models.model import ModelConfig
@@ -44,7 +42,7 @@ class SpeechModel(StackModel):
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D]. Raises UnmaskError for a batch without recordings, or with those of a processor for
         other frames."""
-        x_BTD, *_ = self.embedding(batch.tokens, batch.documents, batch.signal)
+        x_BTD, _ = self.embedding(batch.tokens, batch.documents, batch.signal)
         mask = Mask(documents=batch.documents, boundaries=batch.boundaries)
         if self.mix is None:
             hidden_BTD: Tensor = self.stack(x_BTD, mask=mask)
@@ -56,23 +54,22 @@ class SpeechModel(StackModel):
         return mixed_BTD
 
     def frames(self, batch: Batch) -> Tensor:
-        """[B, T, C]: the normalised outputs of the convolutions at all frames, masked or not; zero at padding."""
+        """[B, T, C]: the normalised features of all frames, masked or not; zero at padding."""
         return self.embedding.frames(batch.tokens, batch.signal)[0]
 
     def forward_with_frames(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Of one pass: the hidden states, the frames as `frames` returns them, and the frames before their norm."""
-        found: list[Tensor] = []
+        """(hidden states, frames, features) of one pass: `frames`, and the same before they are normalised."""
+        found: list[tuple[Tensor, Tensor]] = []
 
-        def keep(_: nn.Module, __: object, outputs: tuple[Tensor, Tensor, Tensor]) -> None:
-            found.extend(outputs[1:])
+        def keep(_: nn.Module, __: object, outputs: tuple[Tensor, tuple[Tensor, Tensor]]) -> None:
+            found.append(outputs[1])
 
         handle = self.embedding.register_forward_hook(keep)
         try:
             hidden_BTD = self(batch)  # a call of the model itself, which gathers sharded parameters
         finally:
             handle.remove()
-        frames_BTC, features_BTC = found
-        return hidden_BTD, frames_BTC, features_BTC
+        return hidden_BTD, *found[0]
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
         """As `Model.answer`; an x-vector is computed from all frames of the recording that holds a place."""

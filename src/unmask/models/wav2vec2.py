@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from unmask.models.speech import SpeechEncoder
+from unmask.models.convolutional_speech import ConvolutionalSpeech
 from unmask.nn.initialise import uniform_linear
 from unmask.nn.quantiser import ProductQuantiser, QuantisedHead
 from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wav2Vec2(SpeechEncoder):
+class Wav2Vec2(ConvolutionalSpeech):
     """The numbers that make a wav2vec 2.0; the defaults are the base model of the paper (section 4.2).
 
     codebooks, entries  G and V of the quantiser
@@ -37,7 +37,7 @@ class Wav2Vec2(SpeechEncoder):
     def quantised_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """The quantiser, and the vectors that are compared (section 3.2)."""
         quantiser = ProductQuantiser(self.channels[-1], self.codebooks, self.entries, self.codes)
-        return QuantisedHead(quantiser, self.dim, self.compared, dropout=self.quantiser_dropout)
+        return QuantisedHead(quantiser, self.dim, head.outputs or self.compared, dropout=self.quantiser_dropout)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         super().initialise(module, seed)

@@ -3,13 +3,14 @@
 Recordings lie one after the other in a buffer, each from a multiple of the total stride on (`Tape`), and no window of a
 frame reaches beyond its recording. So a frame does not depend on padding or on the other recordings of a batch.
 
-Shapes: B rows, T places of a row, R recordings, L places of the buffer, M frames of all recordings, C channels, D width,
-N sequences, S frames of the longest one, K width of a kernel, G groups.
+Shapes: B rows, T places of a row, R recordings, L places of the buffer, M frames of all recordings, C channels of a
+frame, O outputs of a convolution, D width, N sequences, S frames of the longest one, K width of a kernel.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -85,7 +86,7 @@ class RecordingNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
         self.eps = eps
 
-    def initialise(self, generator: torch.Generator) -> None:
+    def reset_parameters(self) -> None:
         """Weights 1, biases 0."""
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
@@ -107,7 +108,7 @@ class RecordingNorm(nn.Module):
 class PlaceNorm(nn.LayerNorm):
     """Layer normalisation of each place."""
 
-    def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
+    def forward(self, x_LC: Tensor, tape: Tape | None = None) -> Tensor:
         """[L, C] -> [L, C]."""
         return super().forward(x_LC)
 
@@ -141,14 +142,27 @@ class StridedConvolution(nn.Linear):
         return self.activation(y_LO if self.norm is None else self.norm(y_LO, tape)), tape
 
 
-class Convolutions(nn.Module):
-    """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
-
-    gradient  factor on the gradients of all layers (`feature_grad_mult` of the authors' code)
+class Features(nn.Module, ABC):
+    """What a model reads of samples.
 
     hop       samples from the beginning of a frame to that of the next one
     window    samples that a frame depends on
     channels  C
+    """
+
+    hop: int
+    window: int
+    channels: int
+
+    @abstractmethod
+    def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
+        """[L] -> the features of frames [L', C], and where the frames of the recordings lie in them."""
+
+
+class Convolutions(Features):
+    """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
+
+    gradient  factor on the gradients of all layers (`feature_grad_mult` of the authors' code)
     """
 
     def __init__(self, layers: Sequence[StridedConvolution], *, gradient: float = 1.0) -> None:
@@ -157,8 +171,17 @@ class Convolutions(nn.Module):
         self.hop, self.window = reach([layer.kernel for layer in layers], [layer.stride for layer in layers])
         self.channels = layers[-1].out_features
 
+    def initialise(self, generator: torch.Generator) -> None:
+        """Weights from a normal with variance 2 / (inputs) (He et al. 2015, forward form); biases 0; norms as new."""
+        for part in self.modules():
+            if isinstance(part, StridedConvolution):
+                nn.init.kaiming_normal_(part.weight, generator=generator)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+            elif isinstance(part, RecordingNorm | PlaceNorm):
+                part.reset_parameters()
+
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
-        """[L] -> [L', C], and where the frames of the recordings lie in it."""
         x_LC = samples_L[:, None]
         for layer in self.layers:
             x_LC, tape = layer(x_LC, tape)
@@ -216,8 +239,7 @@ class PositionalConvolution(nn.Module):
 class FrameEmbedding(nn.Module):
     """The input of a Transformer over frames: dropout(norm(positions(masked(dropout(project(norm(features))))))).
 
-    features   samples -> features of frames, such as `Convolutions`, with `hop`, `window` and `channels` C:
-               (samples [L], tape) -> ([L', C], tape)
+    features   of frames from samples, such as `Convolutions`
     position   positions within each recording
     hides      whether it has a vector for masked frames; without one, masked frames are zero
     eps        of the norm of the features
@@ -227,7 +249,7 @@ class FrameEmbedding(nn.Module):
 
     def __init__(
         self,
-        features: nn.Module,
+        features: Features,
         position: PositionalConvolution,
         *,
         hides: bool,
@@ -244,8 +266,7 @@ class FrameEmbedding(nn.Module):
         self.feature_dropout, self.dropout = map(Dropout, dropout)
 
     def frames(self, tokens_BT: Tensor, signal: Signal | None) -> tuple[Tensor, Tensor]:
-        """The normalised features of all frames, masked or not, and the features themselves, [B, T, C] each; zero at
-        padding.
+        """[B, T, C] twice: the features of all frames, masked or not, normalised and as they are; zero at padding.
 
         Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
         """
@@ -255,30 +276,26 @@ class FrameEmbedding(nn.Module):
         tape = Tape.of(signal.lengths.tolist(), hop, window)
         features_LC, tape = self.features(tape.lay(signal.values), tape)
         features_MC = features_LC[tape.rows(features_LC.device)].to(signal.values.dtype)
-        places_M = tape.spread(signal.places)
-        if len(places_M) != int((tokens_BT != Kind.PADDING).sum()):
+        real_BT1, places_M = (tokens_BT != Kind.PADDING)[..., None], tape.spread(signal.places)
+        if len(places_M) != int(real_BT1.sum()):
             raise UnmaskError(
                 f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
                 "number of places: use the processor of the model."
             )
-        return _placed(self.feature_norm(features_MC), places_M, tokens_BT), _placed(features_MC, places_M, tokens_BT)
+        flat_NC = features_MC.new_zeros(tokens_BT.numel(), features_MC.shape[-1])
+        features_BTC = flat_NC.index_copy(0, places_M, features_MC).unflatten(0, tokens_BT.shape)
+        return self.feature_norm(features_BTC).where(real_BT1, 0), features_BTC
 
     def forward(
         self, tokens_BT: Tensor, documents_BT: Tensor | None = None, signal: Signal | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """[B, T] -> the input of the first block [B, T, D], and what `frames` returns."""
         frames_BTC, features_BTC = self.frames(tokens_BT, signal)
         x_BTD = self.feature_dropout(self.project(frames_BTC).to(frames_BTC.dtype))
-        x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
+        x_BTD = x_BTD.where((tokens_BT == Kind.SIGNAL)[..., None], 0)
         if self.mask is not None:
             x_BTD = torch.where((tokens_BT == Kind.MASK)[..., None], self.mask, x_BTD)
-        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), frames_BTC, features_BTC
-
-
-def _placed(x_MC: Tensor, places_M: Tensor, tokens_BT: Tensor) -> Tensor:
-    """[B, T, C]: vectors at their places, zero at all others."""
-    x_NC = x_MC.new_zeros(tokens_BT.numel(), x_MC.shape[-1])
-    return x_NC.index_copy(0, places_M, x_MC).unflatten(0, tokens_BT.shape)
+        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), (frames_BTC, features_BTC)
 
 
 class _Scale(torch.autograd.Function):
