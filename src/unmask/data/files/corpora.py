@@ -20,8 +20,8 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, check_replaceable, write_text, writing
 
 VERIFY_BELOW = 1 << 30  # bytes; the checksums of a smaller corpus are compared whenever it is opened
-TEXTS, PICTURES = "unmask-corpus", "unmask-pictures"
-KINDS = {TEXTS: "texts", PICTURES: "pictures"}
+TEXTS, PICTURES, RECORDINGS = "unmask-corpus", "unmask-pictures", "unmask-recordings"
+KINDS = {TEXTS: "texts", PICTURES: "pictures", RECORDINGS: "recordings"}
 """Format of a manifest -> what the corpus holds."""
 
 
