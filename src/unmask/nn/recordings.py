@@ -67,11 +67,11 @@ class Tape:
 
     def rows(self, device: torch.device) -> Tensor:
         """[M]: the places of all recordings in the buffer, in order."""
-        return self.spread(torch.tensor(self.begins, device=device))
+        return self.spread(torch.tensor(self.begins, dtype=torch.int64, device=device))
 
     def spread(self, firsts_R: Tensor) -> Tensor:
         """[M]: the places that recordings fill from these first places on."""
-        lengths_R = torch.tensor(self.lengths, device=firsts_R.device)
+        lengths_R = torch.tensor(self.lengths, dtype=torch.int64, device=firsts_R.device)
         total, before_R = sum(self.lengths), lengths_R.cumsum(0) - lengths_R
         shifts_M = (firsts_R - before_R).repeat_interleave(lengths_R, output_size=total)
         return shifts_M + torch.arange(total, device=firsts_R.device)
