@@ -9,6 +9,7 @@ frame, O outputs of a convolution, D width, N sequences, S frames of the longest
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -67,11 +68,11 @@ class Tape:
 
     def rows(self, device: torch.device) -> Tensor:
         """[M]: the places of all recordings in the buffer, in order."""
-        return self.spread(torch.tensor(self.begins, device=device))
+        return self.spread(torch.tensor(self.begins, dtype=torch.int64, device=device))
 
     def spread(self, firsts_R: Tensor) -> Tensor:
         """[M]: the places that recordings fill from these first places on."""
-        lengths_R = torch.tensor(self.lengths, device=firsts_R.device)
+        lengths_R = torch.tensor(self.lengths, dtype=torch.int64, device=firsts_R.device)
         total, before_R = sum(self.lengths), lengths_R.cumsum(0) - lengths_R
         shifts_M = (firsts_R - before_R).repeat_interleave(lengths_R, output_size=total)
         return shifts_M + torch.arange(total, device=firsts_R.device)
@@ -181,8 +182,16 @@ class Convolutions(Features):
             elif isinstance(part, RecordingNorm | PlaceNorm):
                 part.reset_parameters()
 
+    def for_inference(self, dtype: torch.dtype) -> Self:
+        """A copy that computes in a number format. The statistics of recordings keep their weights in float32."""
+        found = copy.deepcopy(self).requires_grad_(False).to(dtype)
+        for part in found.modules():
+            if isinstance(part, RecordingNorm):
+                part.float()
+        return found
+
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
-        x_LC = samples_L[:, None]
+        x_LC = samples_L[:, None].to(self.layers[0].weight.dtype)
         for layer in self.layers:
             x_LC, tape = layer(x_LC, tape)
         return (x_LC if self.gradient == 1 else _scaled(x_LC, self.gradient)), tape
@@ -225,15 +234,42 @@ class PositionalConvolution(nn.Module):
         """|v| [1, 1, K]."""
         return torch.linalg.vector_norm(self.direction, dim=(0, 1), keepdim=True)
 
+    def for_inference(self, dtype: torch.dtype) -> FixedPositions:
+        """The same convolution in a number format, with its weight computed once."""
+        return FixedPositions(self, dtype)
+
+    def weight(self) -> Tensor:
+        """[D, D / groups, K]."""
+        return self.direction * (self.scale / self._lengths())
+
     def forward(self, x_BTD: Tensor, documents_BT: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D]; padding must be zero. `documents_BT` as in `Batch`."""
         sequences = None if documents_BT is None else Sequences.of(documents_BT)
         x_NSD = x_BTD if sequences is None else sequences.unpack(x_BTD)
-        weight = self.direction * (self.scale / self._lengths())
+        y_NSD = self.convolved(x_NSD)
+        return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
+
+    def convolved(self, x_NSD: Tensor) -> Tensor:
+        """activation(W * x) of sequences, [N, S, D] -> [N, S, D]."""
+        weight = self.weight()
         kernel = weight.shape[-1]
         padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
-        y_NSD = self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
-        return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
+        return self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
+
+
+class FixedPositions(PositionalConvolution):
+    """A trained `PositionalConvolution` for inference, without parameters."""
+
+    def __init__(self, trained: PositionalConvolution, dtype: torch.dtype) -> None:
+        nn.Module.__init__(self)
+        self.groups, self.activation = trained.groups, trained.activation
+        self.fixed, self.bias = trained.weight().detach().to(dtype), trained.bias.detach().to(dtype)
+
+    def weight(self) -> Tensor:
+        return self.fixed
+
+    def convolved(self, x_NSD: Tensor) -> Tensor:
+        return super().convolved(x_NSD.to(self.fixed.dtype)).to(x_NSD.dtype)
 
 
 class FrameEmbedding(nn.Module):
