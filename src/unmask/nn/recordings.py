@@ -228,8 +228,8 @@ class PositionalConvolution(nn.Module):
         sequences = None if documents_BT is None else Sequences.of(documents_BT)
         x_NSD = x_BTD if sequences is None else sequences.unpack(x_BTD)
         weight = self.direction * (self.scale / self._lengths())
-        kernel = weight.shape[-1]
-        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
+        kernel, none = weight.shape[-1], int(not x_NSD.shape[1])
+        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2 + none))
         y_NSD = self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
         return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
 
