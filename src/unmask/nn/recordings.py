@@ -252,8 +252,8 @@ class PositionalConvolution(nn.Module):
     def convolved(self, x_NSD: Tensor) -> Tensor:
         """activation(W * x) of sequences, [N, S, D] -> [N, S, D]."""
         weight = self.weight()
-        kernel = weight.shape[-1]
-        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
+        kernel, none = weight.shape[-1], int(not x_NSD.shape[1])
+        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2 + none))
         return self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
 
 
