@@ -93,14 +93,16 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
-        parts, end = [], 0
-        for begin, length in zip(tape.begins, tape.lengths, strict=True):
-            parts.append(x_LC.new_zeros(begin - end, x_LC.shape[1]))
-            end = begin + length
+        ends = (*tape.begins[1:], tape.size)
+        gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
+        # Split at once: the gradient of a slice is as large as the buffer.
+        pieces = x_LC.split([size for pair in zip(tape.lengths, gaps, strict=True) for size in pair])
+        parts = []
+        for x_NC, gap_NC in zip(pieces[::2], pieces[1::2], strict=True):
             # Batch normalisation of one recording: its places are the rows of a batch.
-            x_NC = x_LC[begin:end]
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
-        return torch.cat([*parts, x_LC.new_zeros(tape.size - end, x_LC.shape[1])])
+            parts.append(torch.zeros_like(gap_NC))
+        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
 
 
 class PlaceNorm(nn.LayerNorm):
