@@ -18,8 +18,10 @@ from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, 
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
+from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
+from unmask.tasks.verification import Verification
 
 __all__ = [
     "TASKS",
@@ -34,8 +36,10 @@ __all__ = [
     "QuestionAnswering",
     "Regression",
     "Roles",
+    "SpeechClassification",
     "Tagging",
     "Task",
+    "Verification",
     "answered",
     "doubting",
     "evaluating",
@@ -61,5 +65,7 @@ for task in (
     Embedding,
     ImageClassification,
     PictureEmbedding,
+    SpeechClassification,
+    Verification,
 ):
     TASKS[task.task_name] = task

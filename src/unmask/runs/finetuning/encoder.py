@@ -6,7 +6,6 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def run_seed(
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
         model = _load(config, prepared.aim or task, task.labels, drawn).model
-        with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
+        with (prepared.aim or task).projecting(model, drawn):
             fitted = fit(
                 model,
                 task,
@@ -252,7 +251,8 @@ def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) 
     lacks a head for the next token."""
     if config.page is not None:
         processor = config.kind.new_processor(config.page)
-        return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        new = huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        return config.kind.prepared(new, config.options)
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, outputs=labels, seed=seed)
     loaded = config.kind.prepared(loaded, config.options)
