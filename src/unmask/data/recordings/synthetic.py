@@ -26,7 +26,7 @@ UPPER = (3_500.0, 4_500.0)  # two more formants, the same for all sounds, in Hz
 BANDWIDTHS = (80.0, 100.0, 140.0, 250.0, 350.0)  # of the five formants, in Hz
 NOISE = 0.12  # loudness of the noise beside that of the voice
 PAUSE, EDGE = 0.12, 0.15  # mean seconds between words, and before and after them
-SPEAKERS, TAKES, SENTENCES = 12, 3, 15  # voices; recordings of each word, and sentences, by each of them
+SPEAKERS, TAKES, SENTENCES = 12, 2, 20  # voices; recordings of each word, and sentences, by each of them
 SPEAKER_PARTS = ("train", "train", "train", "train", "dev", "test")  # of six speakers, for words and sentences
 SENTENCE_PARTS = ("train", "train", "train", "dev", "test")  # of five sentences of a speaker, for speakers
 
@@ -83,27 +83,10 @@ LETTERS: dict[str, list[Sound]] = {
     "b": Stop((300, 900, 2_200), 700, True).sounds,
     "d": Stop((300, 1_750, 2_650), 3_400, True).sounds,
 }
-WORDS = tuple(
-    [
-        "bado",
-        "fimu",
-        "kela",
-        "lusi",
-        "mori",
-        "nape",
-        "pesu",
-        "rotu",
-        "sami",
-        "tefo",
-        "dilu",
-        "kobe",
-        "sune",
-        "tali",
-        "fara",
-        "moki",
-    ]
-)
-"""Words that the voices say: syllables of a consonant and a vowel; several share a syllable."""
+_STOPS_AND_NASALS = ("bada", "pada", "bata", "pata", "tipe", "tibe", "dipe", "dibe", "mina", "nima", "mima", "nina")
+_OTHERS = ("sefo", "sifo", "sefu", "fesu", "kolu", "koru", "kulo", "kuro", "lami", "rami", "lani", "rani")
+WORDS = _STOPS_AND_NASALS + _OTHERS
+"""Words that the voices say: each differs from some others by one sound."""
 
 
 @dataclass(frozen=True)
@@ -141,10 +124,10 @@ def say(text: str, voice: Voice, rate: int, rng: Generator) -> np.ndarray:
 
     Raises UnmaskError for a letter without a sound.
     """
-    sounds = [Sound(EDGE * rng.uniform(0.3, 1.7), (500, 1_500, 2_500))]
+    sounds = [_silence(EDGE * rng.uniform(0.3, 1.7))]
     for number, word in enumerate(text.split()):
         if number and rng.uniform() < 0.8:  # else the words run into each other
-            sounds.append(Sound(PAUSE * rng.uniform(0.2, 2.0), (500, 1_500, 2_500)))
+            sounds.append(_silence(PAUSE * rng.uniform(0.2, 2.0)))
         for letter in word:
             if letter not in LETTERS:
                 raise UnmaskError(f"There is no sound for {letter!r} in {text!r}; known: {''.join(LETTERS)}.")
@@ -156,8 +139,12 @@ def say(text: str, voice: Voice, rate: int, rng: Generator) -> np.ndarray:
     tracks = _tracks(sounds, lengths, voice, rng)
     spoken = _synthesise(tracks, voice, rate, rng)
     level = 10 ** (rng.uniform(-26, -14) / 20) / (np.sqrt(np.mean(np.square(spoken))) + 1e-9)
-    noise = rng.standard_normal(len(spoken)) * 10 ** (rng.uniform(-66, -46) / 20)
+    noise = rng.standard_normal(len(spoken)) * 10 ** (rng.uniform(-58, -36) / 20)
     return np.clip(spoken * level + noise, -1, 1).astype(np.float32)
+
+
+def _silence(seconds: float) -> Sound:
+    return Sound(seconds, (500, 1_500, 2_500))
 
 
 def _tracks(sounds: Sequence[Sound], lengths: np.ndarray, voice: Voice, rng: Generator) -> dict[str, np.ndarray]:
