@@ -61,12 +61,14 @@ def test_the_options_and_kinds_of_all_are_told_apart() -> None:
 
 @pytest.mark.parametrize("recipe", ["bert-tiny", "electra-tiny", "gpt-tiny", "t5-tiny", "bilstm"])
 def test_what_is_asked_for_is_learned_or_refused(recipe: str) -> None:
-    """Of all combinations of the options that choose an objective, none is dropped in silence."""
+    """Of the combinations of the options that choose an objective, none is dropped in silence."""
     config, values = recipes.find(recipe), {}
     for option, value in sorted(choice for kind in CHOOSABLE for choice in kind.choices):
         values.setdefault(option, [None]).append(value)
     for combination in product(*values.values()):
         given = {name: value for name, value in zip(values, combination, strict=True) if value is not None}
+        if {"frames", "patches"} <= given.keys():  # two modalities that no recipe here has: one is enough
+            continue
         try:
             found = registry.selected(config.override(given).objective)
         except UnmaskError:
