@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,8 @@ class PreparedEncoder(Prepared):
                 write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
 
         curves, confusion = self.task.curves(answers, dev), self.task.confusion(answers, dev)
-        return Seed(row, self.task.report(answers, dev), write, curves, confusion)
+        tables = self.task.tables(answers, dev)
+        return Seed(row, self.task.report(answers, dev), write, curves, confusion, tables)
 
 
 def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> PreparedEncoder:
@@ -168,7 +170,7 @@ def run_seed(
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
         model = _load(config, prepared.aim or task, task.labels, drawn).model
-        with (prepared.aim or task).projecting(model, drawn):
+        with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
                 task,
@@ -198,6 +200,7 @@ def run_seed(
     task.fitted(answers, encoded["dev"].rows)
     # Not `fitted.best`, which may come from bfloat16 and from another threshold than that of the folder.
     found = task.judge(model, answers, encoded["dev"].rows)
+    say(task.advice(found))
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
     row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
