@@ -17,11 +17,13 @@ from unmask.huggingface.tables import (
     bert,
     cct,
     convs2s,
+    cpc,
     electra,
     elmo,
     gpt,
     mae,
     marian,
+    mfcc_cnn,
     mobilebert,
     pegasus,
     recurrent,
@@ -34,6 +36,7 @@ from unmask.huggingface.tables import (
     vector_decoder,
     vgg,
     vit,
+    wav2vec2,
 )
 from unmask.models.heads import asked_of
 from unmask.models.model import Model
@@ -67,6 +70,10 @@ TABLES: dict[str, Table[Any]] = {
         resnet.SMALL_STEM,
         vgg.VGG,
         cct.CCT,
+        mfcc_cnn.MFCC_CNN,
+        wav2vec2.WAV2VEC2,
+        wav2vec2.HUBERT,
+        cpc.CPC,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,
@@ -284,6 +291,12 @@ def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     if sorted(numbered) != list(range(len(names))):
         raise UnmaskError(f"{folder / 'config.json'}: id2label must number its {len(names)} labels from 0.")
     return tuple(numbered[i] for i in range(len(numbered)))
+
+
+def labels_of(table: Table[Any], values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Names of the outputs, in their order: those of a file of the folder, else those of config.json."""
+    named = (tuple(part.labels(values, folder)) for part in table.parts)
+    return next(filter(None, named), None) or label_names(values, folder)
 
 
 def renamed(heads: Mapping[str, Head], labels: Sequence[str], outputs: Sequence[str]) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
@@ -185,4 +186,20 @@ class Images(ProcessorFiles[ImageProcessor]):
         return processor.for_model(model.config).save(folder)
 
 
-TOKENS, SIDES, VECTORS, PICTURES = Tokens(), Sides(), Vectors(), Images()
+class Recordings(ProcessorFiles[RecordingProcessor]):
+    """For models of recordings: a `RecordingProcessor`, whose frames are those of the model."""
+
+    processor = RecordingProcessor
+    files = signs = ("preprocessor_config.json", "processor_config.json")
+
+    def open(self, folder: Path, config: Any) -> RecordingProcessor:
+        return RecordingProcessor.load(folder).for_model(config)
+
+    def fitted(self, processor: RecordingProcessor, config: Any) -> RecordingProcessor:
+        return processor.for_model(config)
+
+    def save(self, processor: RecordingProcessor, folder: Path, model: Any) -> list[str]:
+        return processor.for_model(model.config).save(folder)
+
+
+TOKENS, SIDES, VECTORS, PICTURES, RECORDINGS = Tokens(), Sides(), Vectors(), Images(), Recordings()

@@ -18,8 +18,11 @@ from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, 
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
+from unmask.tasks.speech_classification import SpeechClassification
+from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
+from unmask.tasks.verification import Verification
 
 __all__ = [
     "TASKS",
@@ -34,8 +37,11 @@ __all__ = [
     "QuestionAnswering",
     "Regression",
     "Roles",
+    "SpeechClassification",
+    "SpeechRecognition",
     "Tagging",
     "Task",
+    "Verification",
     "answered",
     "doubting",
     "evaluating",
@@ -61,5 +67,8 @@ for task in (
     Embedding,
     ImageClassification,
     PictureEmbedding,
+    SpeechClassification,
+    SpeechRecognition,
+    Verification,
 ):
     TASKS[task.task_name] = task

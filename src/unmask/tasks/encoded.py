@@ -32,6 +32,8 @@ class Encoded:
               are drawn at random
     collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
     targets   adds targets to the batches of training; None: the examples have them all
+    unit      what the places of these rows are called
+    notes     sentences on rows that training leaves out
     """
 
     examples: Sequence[Example]
@@ -44,6 +46,8 @@ class Encoded:
     classes: Classes | None = None
     collate: Collate | None = None
     targets: Callable[[Batch], Batch] | None = None
+    unit: str = "tokens"
+    notes: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> np.ndarray:
@@ -64,15 +68,16 @@ class Encoded:
         """One sentence on rows that did not fit; empty where all rows did."""
         if self.cut:
             share = f"{len(self.cut):,} of {len(self.rows):,} rows ({len(self.cut) / len(self.rows):.1%})"
-            return f"{share} are longer than {self.length} tokens and were cut."
+            return f"{share} are longer than {self.length} {self.unit} and were cut."
         if self.split:
             share = f"{self.split:,} of {len(self.rows):,} rows ({self.split / len(self.rows):.1%})"
             return f"{share} are longer than {self.length} tokens and were split into windows."
         return ""
 
     def said(self, processor: Processor[Any]) -> str:
-        """Sentences on rows that did not fit, and on text that the processor did not read; empty if there are none."""
-        return " ".join(filter(None, (self.notice, processor.unread(self.examples))))
+        """Sentences on rows that did not fit or are left out, and on text that the processor did not read; empty if
+        there are none."""
+        return " ".join(filter(None, (self.notice, *self.notes, processor.unread(self.examples))))
 
     @cached_property
     def of_rows(self) -> list[slice]:

@@ -80,7 +80,8 @@ class PreparedEncoder(Prepared):
                 write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
 
         curves, confusion = self.task.curves(answers, dev), self.task.confusion(answers, dev)
-        return Seed(row, self.task.report(answers, dev), write, curves, confusion)
+        tables = self.task.tables(answers, dev)
+        return Seed(row, self.task.report(answers, dev), write, curves, confusion, tables)
 
 
 def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> PreparedEncoder:
@@ -199,6 +200,7 @@ def run_seed(
     task.fitted(answers, encoded["dev"].rows)
     # Not `fitted.best`, which may come from bfloat16 and from another threshold than that of the folder.
     found = task.judge(model, answers, encoded["dev"].rows)
+    say(task.advice(found))
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
     row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
@@ -252,7 +254,8 @@ def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) 
     lacks a head for the next token."""
     if config.page is not None:
         processor = config.kind.new_processor(config.page)
-        return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        new = huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        return config.kind.prepared(new, config.options)
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, outputs=labels, seed=seed)
     loaded = config.kind.prepared(loaded, config.options)
