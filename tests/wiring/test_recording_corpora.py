@@ -139,6 +139,13 @@ def test_processes_tables_manifests_and_bytes_give_the_same_corpus(folder, corpu
     (folder / "pipe.scp").unlink()
 
 
+@pytest.mark.parametrize("line", ["a text/with a slash", "/long" * 9_000, "/tmp\0/x", "", "path\t/tmp"])
+def test_texts_are_no_manifests(line, tmp_path):
+    for name in ("a.txt", "a.tsv"):
+        (tmp_path / name).write_text(f"{line}\nmore\n")
+        assert not holds_recordings(tmp_path / name)
+
+
 def test_rows_with_begin_and_end_are_parts(tmp_path):
     samples = sound(3)
     write(tmp_path / "a.wav", samples)
