@@ -6,6 +6,7 @@ import { empty, h } from "./dom.js";
 import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { pictureAttentionView } from "./picture.js";
+import { recordingView } from "./recording.js";
 import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
@@ -23,6 +24,7 @@ const VIEWS = {
   complexity: complexityView,
   runs: runsView,
   gallery: galleryView,
+  recording: recordingView,
 };
 
 /** Part `number` of the data, which may have many MB and follows this script in the page. */
