@@ -47,3 +47,19 @@ class Joined:
         """Read the unit from its source."""
         owner = int(self._owners[unit])
         return self.sources[owner].read(unit - self._begins[owner])
+
+
+class Cropped:
+    """Some units of a source, of each of which at most a part is used.
+
+    units  [U'] numbers of the units in the source
+    most   largest cost of a unit: what is used of a larger one
+    """
+
+    def __init__(self, source: Source[Any], units: np.ndarray, *, most: int) -> None:
+        self.source, self.units = source, units
+        self.cost = np.minimum(np.asarray(source.cost, np.int64)[units], most)
+
+    def read(self, unit: int) -> Any:
+        """Read the whole unit from the source."""
+        return self.source.read(int(self.units[unit]))

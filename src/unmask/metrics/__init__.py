@@ -1,4 +1,5 @@
-"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, verification, translations.
+"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, verification, transcripts,
+translations.
 
 Metrics are fractions from 0 to 1, never percentages, except BLEU and chrF, which are published from 0 to 100.
 Correlations go from -1 to 1, and errors are in the unit of the scores.
@@ -10,6 +11,7 @@ from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outsid
 from unmask.metrics.hypotheses import tokenised_lines
 from unmask.metrics.ngrams import textbook_bleu
 from unmask.metrics.ranking import mean_reciprocal_rank, of_neighbours, of_ranks, ranks, recall_at
+from unmask.metrics.recognition import align, character_errors, of_transcripts, word_errors
 from unmask.metrics.scores import of_scores
 from unmask.metrics.significance import Comparison, confidence_interval, paired_bootstrap
 from unmask.metrics.translation import (
@@ -35,10 +37,12 @@ __all__ = [
     "PREFIXES",
     "Roc",
     "Score",
+    "align",
     "are_iob",
     "best_threshold",
     "bleu",
     "by_length",
+    "character_errors",
     "chrf",
     "confidence_interval",
     "confusion",
@@ -55,6 +59,7 @@ __all__ = [
     "of_scores",
     "of_spans",
     "of_tags",
+    "of_transcripts",
     "of_verification",
     "outside",
     "paired_bootstrap",
@@ -71,5 +76,6 @@ __all__ = [
     "token_f1",
     "tokenised_lines",
     "tokenizer_for",
+    "word_errors",
     "words_as_spans",
 ]

@@ -32,6 +32,7 @@ class Encoded:
               are drawn at random
     collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
     targets   adds targets to the batches of training; None: the examples have them all
+    unit      what the places of these rows are called
     """
 
     examples: Sequence[Example]
@@ -44,6 +45,7 @@ class Encoded:
     classes: Classes | None = None
     collate: Collate | None = None
     targets: Callable[[Batch], Batch] | None = None
+    unit: str = "tokens"
 
     @property
     def lengths(self) -> np.ndarray:
@@ -64,7 +66,7 @@ class Encoded:
         """One sentence on rows that did not fit; empty where all rows did."""
         if self.cut:
             share = f"{len(self.cut):,} of {len(self.rows):,} rows ({len(self.cut) / len(self.rows):.1%})"
-            return f"{share} are longer than {self.length} tokens and were cut."
+            return f"{share} are longer than {self.length} {self.unit} and were cut."
         if self.split:
             share = f"{self.split:,} of {len(self.rows):,} rows ({self.split / len(self.rows):.1%})"
             return f"{share} are longer than {self.length} tokens and were split into windows."

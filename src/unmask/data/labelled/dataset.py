@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from unmask.errors import UnmaskError, plural, unknown
 # Largest share of a dev set that may also be in the training set. Short texts repeat in any language: 2.8 % of the
 # Naver movie reviews and 6.0 % of the CoNLL-2003 sentences are in several of their published splits.
 MOST_OVERLAP = 0.1
+
+R = TypeVar("R", bound=Row)
 
 SEPARATORS = (";", "|", ",")  # usual separators of several labels in a cell
 
@@ -231,6 +233,15 @@ def hold_out_classes(dataset: Dataset, count: int, rng: np.random.Generator) -> 
         drawn.append(labels[i])
     held = [i for i, row in enumerate(dataset) if row.label in drawn]
     return dataset.take(held), dataset.take(i for i, row in enumerate(dataset) if row.label not in drawn)
+
+
+def in_turns(rows: Iterable[R]) -> list[R]:
+    """The first row of each class, then the second ones, and so on: the first rows cover all classes."""
+    counts, turns = Counter[str](), []
+    for row in rows:
+        turns.append((counts[row.label], row))
+        counts[row.label] += 1
+    return [row for _, row in sorted(turns, key=lambda turn: turn[0])]
 
 
 def ordered(labels: Iterable[str]) -> list[str]:

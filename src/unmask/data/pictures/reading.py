@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 
 from unmask.data.files.corpora import format_of
 from unmask.data.files.tables import guess_format, read_table
-from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import PictureCorpus
@@ -134,7 +133,7 @@ def by_class(folder: Path) -> Dataset:
         )
     rows = [Picture(label=class_of(path, folder), place=visible(str(path)), source=path) for path in found]
     notes = left_out(folder, others, {row.label for row in rows})
-    return Dataset(folder, _in_turns(rows), {"picture": "files", "label": "folders"}, notes)
+    return Dataset(folder, tuple(in_turns(rows)), {"picture": "files", "label": "folders"}, notes)
 
 
 def of_corpus(folder: Path) -> Dataset:
@@ -153,7 +152,9 @@ def of_corpus(folder: Path) -> Dataset:
         Picture(label=corpus.label(i), place=visible(f"{folder}:{corpus.name(i)}"), source=stored)
         for i, stored in enumerate(corpus)
     ]
-    return Dataset(folder, _in_turns(rows), {"picture": "corpus", "label": "classes"}, tuple(corpus.manifest["notes"]))
+    return Dataset(
+        folder, tuple(in_turns(rows)), {"picture": "corpus", "label": "classes"}, tuple(corpus.manifest["notes"])
+    )
 
 
 def of_idx(path: Path) -> Dataset:
@@ -178,15 +179,6 @@ def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
         places, labels = [row.place for row in rows], [row.label for row in rows]
         for note in copies_note(copies_of(row.key for row in rows), places.__getitem__, labels.__getitem__):
             yield f"{name}: {note}."
-
-
-def _in_turns(rows: Sequence[Picture]) -> tuple[Picture, ...]:
-    """The first row of each class, then the second ones: the first rows cover all classes."""
-    counts, turns = Counter[str](), []
-    for row in rows:
-        turns.append((counts[row.label], row))
-        counts[row.label] += 1
-    return tuple(row for _, row in sorted(turns, key=lambda turn: turn[0]))
 
 
 def of_table(

@@ -1,0 +1,173 @@
+"""RecordingTask: what tasks on labelled recordings share: how rows and requests are read, and the processor."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.rows import Row
+from unmask.data.processor import Processor
+from unmask.data.recordings.decoding import SUFFIXES
+from unmask.data.recordings.examples import RecordingExamples
+from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.reading import LABELS, Recording, Wanted, hold_out_groups, labelled
+from unmask.errors import UnmaskError
+from unmask.huggingface import Loaded
+from unmask.models.model import ModelConfig
+from unmask.tasks.encoded import Encoded
+from unmask.tasks.forms import Form, Input, Object
+from unmask.tasks.rows import Rows, column
+from unmask.tasks.task import Task
+
+SECONDS = 30  # of a recording, with a hop of 20 ms, by default
+USUAL_LENGTH = 50 * SECONDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingRows(Rows):
+    """Recordings: a folder, or a table of files or bytes with maybe columns begin and end, in seconds.
+
+    recording  column of a table that holds the names of files, or their bytes
+    group      column, or regular expression for the names of files with one group in brackets, such as '_([a-z]+)_', of
+               what must not be in training and evaluation at once, such as the speaker: without dev rows, whole groups
+               are held out
+    length     longest recording, in frames; longer ones are cut
+    """
+
+    recording: str | None = column()
+    group: str | None = column()
+
+    WANTED: ClassVar[Wanted] = Wanted(needs="")
+    """The columns that rows of this kind need, and their usual names."""
+
+    @property
+    def wanted(self) -> Wanted:
+        """The columns that are read."""
+        given = {name: getattr(self, name, None) for name in ("recording", "label", "text", "group")}
+        return Wanted(**given, labels=self.WANTED.labels, needs=self.WANTED.needs)
+
+    def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
+        if self.group is None:
+            return super().hold_out(whole, count, rng)
+        return *hold_out_groups(whole, count, rng), "whole groups"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledRecordingRows(RecordingRows):
+    """Recordings with a label: a folder with a subfolder for each class, or a table of files.
+
+    label     column of a table that holds the label; for a folder without subfolders, a regular expression for the
+              names of files with one group in brackets, such as '^([0-9])_'
+    stratify  hold out the same share of each class, instead of random rows
+    """
+
+    label: str | None = column()
+    stratify: bool = True
+
+    WANTED: ClassVar[Wanted] = Wanted(labels=LABELS, needs="label")
+    LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
+
+
+class RecordingForm(Form):
+    """A recording: on the command line the name of its file, in a request {"recording": its bytes in Base64}."""
+
+    wanted = object = lacking = 'an object such as {"recording": "<the bytes of a file in Base64>"}'
+    known = frozenset({"recording"})
+
+    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
+        raise UnmaskError(f"Text {number} is a text, and this model reads recordings; it must be {self.wanted}.")
+
+    def line(self, line: str, number: int, *, single: bool = False) -> Input:
+        """The recording in the file that a line names."""
+        path = Path(line.strip())
+        if not path.is_file():
+            raise UnmaskError(f"There is no recording {path}; give the name of a file.")
+        return {"recording": path.read_bytes()}
+
+    def row(self, values: Object, place: str) -> Row:
+        given = values.get("recording")
+        if isinstance(given, str):
+            try:
+                given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)
+            except (binascii.Error, ValueError):
+                raise UnmaskError(f"{place}: the recording is not Base64.") from None
+        if not isinstance(given, bytes) or not given:
+            raise UnmaskError(f"{place} has no recording; it must be {self.wanted}.")
+        return Recording(place=place, source=given)
+
+
+class RecordingTask(Task):
+    """A task whose rows are recordings.
+
+    A subclass gives the target of a row (`target`), and the rest of a task. Its head has the name of the task.
+    """
+
+    row_class: ClassVar[type[Row]] = Recording
+    rows_class: ClassVar[type[Rows]] = LabelledRecordingRows
+    folders = True
+    rate_share: ClassVar[float | None] = 0.1
+    rows_are = "recordings with a label"
+    form: ClassVar[Form] = RecordingForm()
+    usual_length: ClassVar[int] = USUAL_LENGTH
+    tokens_at_once: ClassVar[int | None] = 1_024
+
+    @classmethod
+    def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
+        return labelled(path, rows.wanted, encoding=rows.encoding)
+
+    @classmethod
+    def owns(cls, path: Path) -> bool:
+        return path.suffix.lower() in SUFFIXES
+
+    @classmethod
+    def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
+        return loaded.require_processor(owner)
+
+    @classmethod
+    def new_processor(cls, config: Any) -> Processor[Any]:
+        return RecordingProcessor(rate=getattr(config, "rate", RecordingProcessor.rate)).for_model(config)
+
+    @classmethod
+    def check_model(cls, config: ModelConfig, owner: object) -> None:
+        """Raises UnmaskError for a model that does not read recordings."""
+        if "recordings" not in config.offers:
+            raise UnmaskError(f"{owner} is a model that reads no recordings; take a wav2vec 2.0, a HuBERT or a CPC.")
+
+    def target(self, row: Recording) -> tuple[np.ndarray, ...]:
+        """What is predicted of a recording: places, values, and maybe lengths, as in `Example.targets`. By default the
+        value of the row (`value`) at its first place."""
+        return np.zeros(1, np.int64), self.value(row)
+
+    def value(self, row: Row) -> np.ndarray:
+        """The target of a row, [1]."""
+        raise NotImplementedError
+
+    def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
+        found = [(i, one, row) for i, row in enumerate(rows) if isinstance(row, Recording) for one in row.recordings]
+        recordings, targets = [one for _, one, _ in found], [self.target(row) for _, _, row in found]
+        examples = RecordingExamples(recordings, processor, self.name, targets, longest=length)
+        owners = np.array([i for i, _, _ in found], np.int64)
+        cut = tuple(dict.fromkeys(owners[list(examples.cut)].tolist()))
+        return Encoded(examples, owners, rows, length, cut=cut, unit="frames")
+
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for recordings that cannot be decoded, or that are too short."""
+        assert isinstance(encoded.examples, RecordingExamples)
+        encoded.examples.check()
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        if path.suffix.lower() in SUFFIXES:
+            return [Recording(place=str(path), source=path)]
+        return None
+
+    @classmethod
+    def query(cls, row: Row) -> str:
+        return row.place
