@@ -91,7 +91,8 @@ def crop(frames: int, length: int, rng: np.random.Generator | None) -> int:
 def recordings_of(batch: Batch, processor: RecordingProcessor) -> tuple[np.ndarray, np.ndarray]:
     """For each recording of packed rows, in ascending order, the flat place of its first frame [N], and its number of
     frames [N]."""
-    assert batch.signal is not None and batch.signal.lengths is not None
+    assert batch.signal is not None
+    assert batch.signal.lengths is not None
     samples_N = batch.signal.lengths.numpy()
     return batch.signal.places.numpy(), (samples_N - processor.window) // processor.hop + 1
 
@@ -102,14 +103,14 @@ def spans(frames: int, share: float, span: int, rng: np.random.Generator) -> np.
     share  of the frames that spans would cover if none overlapped: share * F / span spans, rounded up or down at
            random, and at least two. 0.65 and spans of 10 are the probability 0.065 of a start in the paper; because
            spans overlap, about half of the frames are masked
-    span   frames of a span; at most half of the recording
+    span   frames of a span; at most a quarter of the recording, because two longer spans could hide a short one whole
 
     The starts are distinct. A recording of fewer than four frames has no masked frames. The authors' code also drops
     masked frames until all recordings of a batch have the same number, which nothing here needs.
     """
     if frames < LEAST:
         return np.empty(0, np.int64)
-    span = min(span, frames // 2)
+    span = min(span, frames // 4)
     places = frames - span + 1
     count = min(max(2, int(share * frames / span + rng.random())), places)
     starts = rng.choice(places, count, replace=False)
