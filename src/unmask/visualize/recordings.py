@@ -35,7 +35,7 @@ def recording(
 
     samples_N  float32 from -1 to 1, `rate` of them a second
     lead       the sentence above it
-    lanes      rows below the spectrogram, with the same time axis: see `spans` and `stems`
+    lanes      rows below the spectrogram, with the same time axis: see `spans`, `stems` and `map_of`
     charts     line charts below, see `chart`
     step       seconds that an arrow key moves, such as those of a frame
     note       the sentence below it
@@ -97,6 +97,17 @@ def span(begin: float, end: float, label: str = "", index: int = 0) -> Data:
 def stems(title: str, found: Sequence[Data]) -> Data:
     """A lane of vertical lines: {"time" in seconds, "value" from 0 to 1, "label"} each."""
     return {"kind": "stems", "title": title, "stems": list(found)}
+
+
+def map_of(title: str, values_KF: np.ndarray, edges: np.ndarray) -> Data:
+    """A lane of K numbers for each frame, from -1 to 1, which have a colour by their sign; `edges` as for `runs`."""
+    return {
+        "kind": "map",
+        "title": title,
+        "values": packed(values_KF),
+        "begin": float(edges[0]),
+        "end": float(edges[-1]),
+    }
 
 
 def chart(title: str, series: Mapping[str, np.ndarray], *, x: str, y: str) -> Data:
