@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.processor import Processor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -185,4 +186,21 @@ class Images(ProcessorFiles[ImageProcessor]):
         return processor.for_model(model.config).save(folder)
 
 
-TOKENS, SIDES, VECTORS, PICTURES = Tokens(), Sides(), Vectors(), Images()
+class Recordings(ProcessorFiles[RecordingProcessor]):
+    """For models of recordings: a `RecordingProcessor`."""
+
+    processor = RecordingProcessor
+    files = signs = ("preprocessor_config.json", "processor_config.json")
+
+    def open(self, folder: Path, config: Any) -> RecordingProcessor:
+        return RecordingProcessor.load(folder).for_model(config)
+
+    def fitted(self, processor: RecordingProcessor, config: Any) -> RecordingProcessor:
+        """The hop and the window of the model's first layers."""
+        return processor.for_model(config)
+
+    def save(self, processor: RecordingProcessor, folder: Path, model: Any) -> list[str]:
+        return processor.for_model(model.config).save(folder)
+
+
+TOKENS, SIDES, VECTORS, PICTURES, RECORDINGS = Tokens(), Sides(), Vectors(), Images(), Recordings()

@@ -1,0 +1,20 @@
+"""Names of the convolutions over cepstra, which `transformers` lacks: those of the page."""
+
+from __future__ import annotations
+
+from unmask.huggingface.processors import RECORDINGS
+from unmask.huggingface.table import Table
+from unmask.models.mfcc_cnn import MfccCnn
+
+MFCC_CNN = Table(
+    model_type="unmask-mfcc-cnn",
+    config=MfccCnn,
+    prefix="convolutions.",
+    fields={name: name for name in ("rate", "bands", "cepstra", "widths", "strides", "kernel", "dropout")},
+    fixed={},
+    trunk=(("stack.blocks.{}", "convolutions.layers.{}"),),
+    pooler=(),
+    heads={},
+    architectures={},
+    processor=RECORDINGS,
+)

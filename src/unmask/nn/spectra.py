@@ -1,0 +1,93 @@
+"""Spectra of recordings as layers: log-mel spectra and cepstra, and convolutions over their frames.
+
+Shapes: R recordings, N samples of all of them, K frames of the longest, W samples of a window, S points of the spectrum,
+M mel bands, C cepstra, D width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.nn.convolution import CentredConvolution
+
+FLOOR = 1e-10  # of the power of a band, before the logarithm
+EMPHASIS = 0.97  # Kaldi: x'_n = x_n - 0.97 x_(n-1)
+EPS = 1e-5  # of the variance of a coefficient
+
+
+MEL, CORNER = 1127.0, 700.0  # mel(f) = 1127 ln(1 + f / 700) (O'Shaughnessy 1987)
+
+
+class Cepstra(nn.Module):
+    """Mel-frequency cepstral coefficients of recordings (Davis & Mermelstein 1980), with mean 0 and variance 1 in each
+    recording: those of `data.recordings.features`, without liftering and deltas.
+
+    rate, hop, window  samples a second, from one frame to the next, and of a frame
+    bands              M      cepstra  C; 0: the log-mel spectra themselves
+    """
+
+    def __init__(self, rate: int, hop: int, window: int, *, bands: int, cepstra: int, low: float = 20.0):
+        super().__init__()
+        self.hop, self.window = hop, window
+        self.size = max(256, 1 << (window - 1).bit_length())
+        lowest, highest = (MEL * math.log1p(hertz / CORNER) for hertz in (low, rate / 2))
+        edges = torch.linspace(lowest, highest, bands + 2)
+        points_S1 = MEL * torch.log1p(torch.arange(self.size // 2 + 1) * (rate / self.size) / CORNER)[:, None]
+        filters_SM = (1 - (points_S1 - edges[1:-1]).abs() / (edges[1] - edges[0])).clamp(min=0)
+        taper_W = torch.hann_window(window, periodic=False) ** 0.85
+        m, n = torch.arange(bands)[:, None], torch.arange(cepstra)
+        cosines_MC = (2 / bands) ** 0.5 * torch.cos(torch.pi * n * (m + 0.5) / bands)
+        for name, constant in (("filters", filters_SM), ("taper", taper_W), ("cosines", cosines_MC)):
+            self.register_buffer(name, constant, persistent=False)
+        self.width = cepstra or bands
+
+    def frames(self, lengths_R: Tensor) -> Tensor:
+        """[R] the frames of recordings of these numbers of samples."""
+        return (lengths_R - self.window).div(self.hop, rounding_mode="floor") + 1
+
+    def forward(self, samples_N: Tensor, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
+        """Recordings one after the other -> [R, K, C], zero after the end of each, and which frames are real [R, K]."""
+        frames_R = self.frames(lengths_R)
+        k_K = torch.arange(int(frames_R.max()), device=samples_N.device)
+        real_RK = k_K < frames_R[:, None]
+        begins_R = lengths_R.cumsum(0) - lengths_R
+        begins_RK = torch.where(real_RK, begins_R[:, None] + k_K * self.hop, 0)
+        x_RKW = samples_N[begins_RK[..., None] + torch.arange(self.window, device=samples_N.device)]
+        x_RKW = x_RKW - x_RKW.mean(-1, keepdim=True)
+        x_RKW = x_RKW - EMPHASIS * torch.cat([x_RKW[..., :1], x_RKW[..., :-1]], -1)
+        power_RKS = torch.fft.rfft(x_RKW * self.taper, self.size).abs().square()
+        x_RKC = (power_RKS @ self.filters).clamp(min=FLOOR).log()
+        if self.cosines.shape[1]:
+            x_RKC = x_RKC @ self.cosines
+        return self._normalised(x_RKC, real_RK), real_RK
+
+    def _normalised(self, x_RKC: Tensor, real_RK: Tensor) -> Tensor:
+        """Mean 0 and variance 1 of each coefficient over the real frames of each recording."""
+        real_RK1 = real_RK[..., None].to(x_RKC.dtype)
+        count_R11 = real_RK1.sum(1, keepdim=True)
+        x_RKC = (x_RKC - (x_RKC * real_RK1).sum(1, keepdim=True) / count_R11) * real_RK1
+        return x_RKC / (x_RKC.square().sum(1, keepdim=True) / count_R11 + EPS).sqrt()
+
+
+class FrameConvolution(nn.Module):
+    """activation(norm(W * x)) over neighbouring frames, of which every `stride`-th is kept.
+
+    kernel  odd; beyond the ends of a recording there are zeros
+    """
+
+    def __init__(self, dim: int, outputs: int, kernel: int, stride: int, activation: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.convolution, self.norm = CentredConvolution(dim, outputs, kernel), nn.LayerNorm(outputs)
+        self.stride, self.activation = stride, activation
+
+    def forward(self, x_RKC: Tensor, real_RK: Tensor) -> tuple[Tensor, Tensor]:
+        """[R, K, C], zero at frames that are not real -> [R, ceil(K / stride), D], likewise, and which are real."""
+        wide_RKC = F.pad(x_RKC, (0, 0, side := self.convolution.reach // 2, side))
+        x_RKD = self.activation(self.norm(self.convolution.mix(wide_RKC)[:, :: self.stride]))
+        real_RK = real_RK[:, :: self.stride]
+        return x_RKD * real_RK[..., None].to(x_RKD.dtype), real_RK
