@@ -49,15 +49,14 @@ def features(
     batch = processor.collate([example]).to(model.device)
     reader: Any = twin(model)
     with torch.inference_mode():
-        frames_FC = reader.frames(batch)[0].float()
-        hidden_FD = reader(batch)[0].float()
-    found = [*_masked(objective, samples_N, edges, seed), *lanes]
-    entries = _entries(reader, frames_FC, edges)
-    found += [lane for lane, _ in entries]
-    found += [
-        map_of(f"Output of the convolutions, {COMPONENTS} principal components", _components(frames_FC), edges),
-        map_of(f"Output of the last layer, {COMPONENTS} principal components", _components(hidden_FD), edges),
-    ]
+        states = {"last layer": reader(batch)[0].float()}
+        if hasattr(reader, "frames"):
+            states = {"convolutions": reader.frames(batch)[0].float(), **states}
+    entries = _entries(reader, states["convolutions"], edges) if "convolutions" in states else []
+    found = [*_masked(objective, samples_N, edges, seed), *lanes, *(lane for lane, _ in entries)]
+    for name, states_FD in states.items():
+        title = f"Output of the {name}: {COMPONENTS} principal components"
+        found.append(map_of(title, _components(states_FD), edges))
     hop, window = (1000 * one / processor.rate for one in (processor.hop, processor.window))
     lead = f"The model reads {F:,} frames: one each {hop:.4g} ms, which depends on {window:.4g} ms of sound."
     return recordings.recording(
@@ -71,9 +70,7 @@ def features(
     )
 
 
-def _masked(
-    objective: RecordingObjective | None, samples_N: np.ndarray, edges: np.ndarray, seed: int
-) -> list[Data]:
+def _masked(objective: RecordingObjective | None, samples_N: np.ndarray, edges: np.ndarray, seed: int) -> list[Data]:
     """The frames that an objective masks; none if it masks no frames."""
     if objective is None:
         return []

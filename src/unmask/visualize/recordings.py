@@ -85,7 +85,7 @@ def envelope(samples_N: np.ndarray, columns: int) -> np.ndarray:
 
 
 def spans(title: str, found: Sequence[Data], *, over: bool = False) -> Data:
-    """A lane of parts of the recording, see `span`; with `over`, they are also faded in the waveform and spectrogram."""
+    """A lane of parts of the recording, see `span`; with `over`, also faded in the waveform and spectrogram."""
     return {"kind": "spans", "title": title, "spans": list(found), "over": over}
 
 

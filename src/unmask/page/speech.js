@@ -1,0 +1,56 @@
+// Try it, for models of recordings: words, labels, and whether two recordings have the same speaker.
+
+import { bar, empty, h, percent, short } from "./dom.js";
+import { into } from "./forms.js";
+import { recordingForm } from "./microphone.js";
+import { recordingView } from "./recording.js";
+import { ask } from "./service.js";
+
+const predict = async (model, recording) => (await ask("predict", { model: model.name, texts: [recording] })).answers[0];
+
+/** The view of a recording, asked for after the answer, which it stands below. */
+const features = (model, stage, { data }) => into(stage, ask("features", { model: model.name, recording: data }), (found) => recordingView(stage, found));
+
+/** A form and the answer to its recording; `answer(found)` gives the elements that show it. */
+function asking(root, model, answer) {
+  const place = h("div", { "aria-live": "polite" }), stage = h("div", {});
+  const form = recordingForm((recording) => {
+    empty(stage);
+    into(place, predict(model, { recording: recording.data }), (found) => {
+      empty(place, h("h3", {}, recording.name), answer(found), found.cut ? h("p", { class: "note" }, "The recording was too long for the model: its end was cut.") : null);
+      features(model, stage, recording);
+    });
+  });
+  empty(root, form, place, stage);
+}
+
+export function recogniseSpeech(root, model) {
+  asking(root, model, (found) => h("p", { class: "text" }, found.text ? h("b", {}, found.text) : "The model recognised no words."));
+}
+
+export function classifyRecording(root, model) {
+  asking(root, model, (found) => {
+    const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
+    return h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 })));
+  });
+}
+
+/** Two recordings: the cosine of their vectors, and whether it is above the threshold of the model. */
+export function compareRecordings(root, model) {
+  const place = h("div", { "aria-live": "polite" }), given = [null, null];
+  const forms = given.map((_, i) => {
+    const name = h("p", { class: "note" });
+    const form = recordingForm((recording) => {
+      given[i] = recording.data;
+      empty(name, recording.name);
+      if (given.every(Boolean)) compare();
+    }, { name: `${["First", "Second"][i]} recording`, shared: false });
+    return h("div", { class: "card" }, form, name);
+  });
+  const compare = () =>
+    into(place, predict(model, { recording: given[0], other: given[1] }), (found) => {
+      const verdict = found.same === undefined ? null : h("p", {}, h("b", {}, found.same ? "The same speaker" : "Different speakers"), found.threshold === undefined ? null : h("small", {}, ` the threshold is ${short(found.threshold)}`));
+      empty(place, verdict, h("ul", { class: "bars" }, bar("cosine", Math.max(0, found.score), { text: short(found.score), strong: true })));
+    });
+  empty(root, h("div", { class: "cards" }, forms), place);
+}
