@@ -23,11 +23,19 @@ class Quantised(NamedTuple):
     codes       [M, G] int64: the entry of each codebook
     perplexity  [G]: exp of the entropy of the mean distribution over the entries of each codebook, from 1 to V: of the
                 softmax in training, of the chosen entries in evaluation
+    entries     V
     """
 
     vectors: Tensor
     codes: Tensor
     perplexity: Tensor
+    entries: int
+
+    @property
+    def used(self) -> Tensor:
+        """The share of the entries of all codebooks that occur among the codes."""
+        occurs_GV = self.perplexity.new_zeros(len(self.perplexity), self.entries)
+        return occurs_GV.scatter(1, self.codes.mT, 1.0).mean()
 
 
 class ProductQuantiser(nn.Module):
@@ -68,7 +76,7 @@ class ProductQuantiser(nn.Module):
                 chosen_MGV = shares_MGV = F.one_hot(logits_MGV.argmax(-1), self.entries).float()
             vectors_GVW = self.codevectors.float().view(self.groups, self.entries, -1)
             vectors_MW = torch.einsum("mgv,gvw->mgw", chosen_MGV, vectors_GVW).flatten(1)
-        return Quantised(vectors_MW, chosen_MGV.argmax(-1), perplexity(shares_MGV))
+        return Quantised(vectors_MW, chosen_MGV.argmax(-1), perplexity(shares_MGV), self.entries)
 
 
 def perplexity(shares_MGV: Tensor) -> Tensor:
@@ -87,7 +95,7 @@ class QuantisedHead(nn.Module):
     def __init__(self, quantiser: ProductQuantiser, dim: int, outputs: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         codes = quantiser.groups * quantiser.codevectors.shape[-1]
-        self.quantizer, self.dropout = quantiser, nn.Dropout(dropout)
+        self.quantiser, self.dropout = quantiser, nn.Dropout(dropout)
         self.project_hid, self.project_q = nn.Linear(dim, outputs), nn.Linear(codes, outputs)
 
     def forward(self, hidden_MD: Tensor) -> Tensor:
@@ -97,5 +105,5 @@ class QuantisedHead(nn.Module):
 
     def quantise(self, frames_MC: Tensor, temperature: float = 1.0) -> Quantised:
         """[M, C] -> quantised and projected to [M, P]."""
-        found: Quantised = self.quantizer(self.dropout(frames_MC), temperature)
+        found: Quantised = self.quantiser(self.dropout(frames_MC), temperature)
         return found._replace(vectors=self.project_q(found.vectors))

@@ -132,6 +132,9 @@ class WithTeacher(Objective):
             more[term] = Target(places, torch.zeros_like(places))
         return batch.with_targets(**more)
 
+    def on_step(self, step: int, total: int) -> None:
+        self.learned.on_step(step, total)
+
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
         """One Loss for each term, after one pass through each model."""
         if not {SOFT, HIDDEN, ATTENTION} & self.weights.keys():

@@ -36,6 +36,7 @@ class Term(NamedTuple):
     guess     the name of a prediction, if the targets are text, which has word frequencies as its baseline; else ""
     table     title of the comparison with that baseline
     accuracy  what the accuracy is the share of
+    more      (metric, title of its curve) of further metrics
     """
 
     name: str
@@ -43,6 +44,7 @@ class Term(NamedTuple):
     guess: str = ""
     table: str = "Held-out documents, token by token"
     accuracy: str = "tokens that were predicted correctly"
+    more: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,10 @@ class Objective:
         hidden_BTD, seen, losses = self.read(model, batch.asking(self.weights))
         return losses | {self.name: self.score(model, hidden_BTD, seen)}
 
+    def on_step(self, step: int, total: int) -> None:
+        """Called before the update number `step` (from 0) of `total`, for what changes as a run goes. It depends only
+        on its arguments, so that a resumed run continues exactly."""
+
     # -- evaluation and report
 
     def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
@@ -156,6 +162,10 @@ class Objective:
         characters  the mean number of characters of text for each target token
         """
         return {}
+
+    def concerns(self, found: Mapping[str, float]) -> list[str]:
+        """Sentences, with advice, on an evaluation which shows that training goes wrong. A run shows them at once."""
+        return []
 
     def summary(
         self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
@@ -221,11 +231,18 @@ class Joint(Objective):
         hidden_BTD, seen, losses = self.parts[-1].read(model, batch.asking(self.weights))
         return losses | {part.name: part.score(model, hidden_BTD, seen) for part in self.parts}
 
+    def on_step(self, step: int, total: int) -> None:
+        for part in self.parts:
+            part.on_step(step, total)
+
     def expected_counts(self, splits: Sequence[Split], vocabulary: int, length: int) -> np.ndarray:
         return self.parts[-1].expected_counts(splits, vocabulary, length)
 
     def derived(self, found: Mapping[str, float], characters: Callable[[], float]) -> dict[str, float]:
         return {name: x for part in self.parts for name, x in part.derived(found, characters).items()}
+
+    def concerns(self, found: Mapping[str, float]) -> list[str]:
+        return [line for part in self.parts for line in part.concerns(found)]
 
     def summary(
         self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]

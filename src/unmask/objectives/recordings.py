@@ -61,8 +61,6 @@ class RecordingObjective(Objective):
                     break
                 examples.append(self.example(source.read(unit), length))
                 frames += len(examples[-1].tokens)
-        if not examples:
-            return []
         packed = self.packed(examples, length, rng).rows(0, limit_rows)
         return [packed.rows(begin, begin + rows) for begin in range(0, len(packed.tokens), rows)]
 
@@ -73,6 +71,8 @@ class RecordingObjective(Objective):
     def packed(self, examples: Sequence[Example], length: int, rng: np.random.Generator) -> Batch:
         """Examples as rows of `length` frames, in random order, with targets."""
         batch = collate.pack(examples, length, Kind.PADDING)
+        if not examples:
+            return batch
         return self.corrupt(batch.take(rng.permutation(len(batch.tokens))), rng)
 
     def example(self, recording: Any, length: int, rng: np.random.Generator | None = None) -> Example:

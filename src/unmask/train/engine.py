@@ -157,6 +157,11 @@ class Engine:
         values = torch.stack([v.float().to(self.device) for v in (*sums.values(), norm, skip)])
         meter.add([*sums, "gradient_norm"], values, known)
 
+    def on_step(self, step: int, total: int) -> None:
+        """Tell an objective that changes as the run goes that the update number `step` (from 0) of `total` follows."""
+        if hasattr(self.objective, "on_step"):
+            self.objective.on_step(step, total)
+
     def tensors(self) -> dict[str, Tensor]:
         """Weights, buffers and optimizer state by name, unsharded and on the CPU; every rank must call it."""
         found = {f"model.{name}": p.detach() for name, p in self.model.named_parameters()}

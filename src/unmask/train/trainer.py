@@ -309,6 +309,7 @@ class Trainer:
         totals, tokens, signals = self._totals(micro, interrupt.name is not None)
         if self.tuning is not None:
             self.tuning.on_step(self.step, self.total)
+        self.engine.on_step(self.step, self.total)
         self.engine.step(micro, totals, self._lr(self.step), self.meter)
         self.step, self.position = self.step + 1, position
         self.clock.tokens += tokens

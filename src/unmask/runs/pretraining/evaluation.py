@@ -113,6 +113,8 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         floors = {"word frequencies alone": baseline[f"loss/{name}"]} if f"loss/{name}" in baseline else {}
         sections += curve(f"{label}: loss", f"loss/{name}", found, floors=floors, note=_growth(run))
         sections += curve(f"{label}: accuracy", f"{name}/correct", found, note=_growth(run))
+        for metric, title in terms[name].more if name in terms else ():
+            sections += curve(title, f"{name}/{metric}", found)
     sections += curve("Learning rate", "lr", {"learning rate": train})
     sections += curve("Real tokens per second", "tokens_per_second", {"tokens/s": train})
     sections += galleries(folder, 6)

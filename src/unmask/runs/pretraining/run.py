@@ -116,7 +116,7 @@ class Pretrain(Run):
         """Mean loss and accuracy of each term over the held-out rows, and the predictions for the probes."""
         model = cast(Model, model)
         found = super().evaluate(model, step).numbers
-        for note in self._unread():
+        for note in (*self._unread(), *(self.learned.concerns(found) if step else ())):
             self.display.note(note)
         samples = []
         if self.probes and distributed.is_main():
