@@ -5,7 +5,7 @@ import { matrix } from "./matrix.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
-import { classifyRecording, compareRecordings, recogniseSpeech } from "./speech.js";
+import { classifyRecording, compareRecordings, readRecording, recogniseSpeech } from "./speech.js";
 
 const PANELS = {
   "fill-mask": fillMask,
@@ -23,6 +23,7 @@ const PANELS = {
   translation: translate,
   generation: generate,
   "replaced-tokens": replaced,
+  recordings: readRecording,
   "contextual-words": (root, model) => {
     const form = contextForm(model);
     root.replaceChildren(form);

@@ -23,6 +23,7 @@ const KINDS = {
   "replaced-tokens": "replaced words",
   "contextual-words": "words in context",
   "word-vectors": "word vectors",
+  recordings: "recordings",
 };
 
 const main = document.getElementById("view");

@@ -11,6 +11,12 @@ const predict = async (model, recording) => (await ask("predict", { model: model
 /** The view of a recording, asked for after the answer, which it stands below. */
 const features = (model, stage, { data }) => into(stage, ask("features", { model: model.name, recording: data }), (found) => recordingView(stage, found));
 
+/** A recording as a model without answers reads it. */
+export function readRecording(root, model) {
+  const stage = h("div", {});
+  empty(root, recordingForm((recording) => features(model, stage, recording)), stage);
+}
+
 /** A form and the answer to its recording; `answer(found)` gives the elements that show it. */
 function asking(root, model, answer) {
   const place = h("div", { "aria-live": "polite" }), stage = h("div", {});

@@ -30,7 +30,7 @@ from unmask.visualize.numbers import Data
 from unmask.visualize.picture_attention import over_picture
 from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
-from unmask.visualize.recording_features import features
+from unmask.visualize.recording_features import Masking, features
 from unmask.visualize.recordings import LONGEST
 from unmask.visualize.words import Vectors
 
@@ -166,11 +166,11 @@ class Opened:
     def features(self, source: Path | bytes, *, seed: int = 0) -> Data:
         """A recording as the model reads it, with what its task recognises along the time axis: see
         `visualize.recording_features`. Raises UnmaskError for a model that reads something else."""
-        processor, samples_N = self.recording_processor, self.samples(source)
         run = read_json(self.folder / "run.json") if (self.folder / "run.json").is_file() else None
-        config: Any = registry.trained_by(self.model.config, tuple(self.model.heads), run)
-        objective = None if config is None else config.build(processor)
-        return features(self.model, processor, samples_N, objective=objective, seed=seed)
+        config = registry.trained_by(self.model.config, tuple(self.model.heads), run)
+        fields = {} if config is None else config.leaves()
+        masking = Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
+        return features(self.model, self.recording_processor, self.samples(source), masking=masking, seed=seed)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""
