@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.data.files.damage import Failures
 from unmask.data.labelled.dataset import overlap
 from unmask.data.pictures import decoding
 from unmask.data.pictures.building import Decode, Writer, build, decoded
 from unmask.data.pictures.corpus import PictureCorpus, Shard, Stored
 from unmask.data.pictures.decoding import decode, shrink
-from unmask.data.pictures.folder import Failures, PictureFolder, Pictures
+from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.idx import IdxPictures, read_idx
 from unmask.data.pictures.items import holds_pictures, items_of
 from unmask.data.pictures.processor import ImageProcessor
@@ -384,7 +385,7 @@ def test_the_next_picture_replaces_a_damaged_one(tmp_path):
         picture(i).save(tmp_path / f"{i}.png")
     paths = sorted(tmp_path.iterdir())
     paths[3].write_bytes(paths[3].read_bytes()[:60])
-    source = Pictures(paths, failures=Failures(40))
+    source = Pictures(paths, failures=Failures(40, "picture"))
     assert np.array_equal(source.read(3), decode(paths[0]))
     assert np.array_equal(pickle.loads(pickle.dumps(source)).read(3), decode(paths[0]))  # noqa: S301
     assert len(source.failures.reasons()) == 1
@@ -392,7 +393,7 @@ def test_the_next_picture_replaces_a_damaged_one(tmp_path):
     temporary = source.failures.path
     del source
     assert not temporary.exists()
-    strict = Pictures(paths, failures=Failures(4))
+    strict = Pictures(paths, failures=Failures(4, "picture"))
     with pytest.raises(UnmaskError, match=r"1 of 4 pictures cannot be read: .*3\.png .* At most 10% may be damaged"):
         strict.read(3)
 

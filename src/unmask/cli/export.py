@@ -77,8 +77,8 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _embed_pictures(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
+    from unmask.data.files.items import visible
     from unmask.data.pictures.corpus import named_pictures
-    from unmask.data.pictures.items import visible
     from unmask.files import write_text
     from unmask.serve.vectors import picture_vectors, write_vectors
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from unmask.data.files.items import visible
 from unmask.data.pictures.decoding import Source, decode
-from unmask.data.pictures.items import visible
 from unmask.visualize import gallery
 from unmask.visualize.numbers import Data
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.files.copies import copies_note, copies_of
 from unmask.data.files.corpora import PICTURES, Checked, seal, workspace
+from unmask.data.files.damage import MOST_DAMAGED, check_damaged, damaged
+from unmask.data.files.items import SHOWN, Item, Items, visible
 from unmask.data.parallel import ordered
-from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import BOUND, LABEL, VERSION, PictureCorpus, Shard
 from unmask.data.pictures.decoding import Source, decode, digest_of, header, shrink
-from unmask.data.pictures.folder import MOST_DAMAGED, check_damaged, damaged
-from unmask.data.pictures.items import SHOWN, Item, Items, visible
 from unmask.data.pictures.processor import FILE, ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.files import describe
@@ -162,7 +162,7 @@ class Writer:
 
 
 def build(
-    items: Items,
+    items: Items[Any],
     out: Path | str,
     *,
     side: int | None = None,
@@ -202,16 +202,19 @@ def build(
                 lost |= {label for _, label in found.damaged if label}
                 done += len(found.items) + len(found.damaged)
                 if items.count is not None:
-                    check_damaged(broken, items.count, most_damaged)
+                    check_damaged(broken, items.count, "picture", most_damaged)
                 if progress is not None:
                     progress("pictures", done, items.count)
             writer.close()
         finally:
             writer.abandon()
-        check_damaged(broken, done, most_damaged)
+        check_damaged(broken, done, "picture", most_damaged)
         if not writer.shards:
             raise UnmaskError(f"{items.path} has no pictures.")
-        notes = [*items.notes, *([f"{damaged(broken, done)} Damaged pictures are left out."] if broken else [])]
+        notes = [
+            *items.notes,
+            *([f"{damaged(broken, done, 'picture')} Damaged pictures are left out."] if broken else []),
+        ]
         if gone := sorted(lost - classes.keys()):
             notes.append(f"Classes without a picture that can be read: {', '.join(map(visible, gone[:SHOWN]))}")
         notes += _copies([Shard(folder, one["name"]) for one in writer.shards])
@@ -233,7 +236,7 @@ def build(
     return PictureCorpus(out)
 
 
-def decoded(items: Items, decode: Decode, workers: int) -> Iterator[DecodedBatch]:
+def decoded(items: Items[Any], decode: Decode, workers: int) -> Iterator[DecodedBatch]:
     """All items of some data, decoded in order, some at a time."""
     return ordered(decode, _batches(items), workers if workers > 1 and not items.decoded else 0)
 
@@ -273,4 +276,4 @@ def _copies(shards: Sequence[Shard]) -> list[str]:
         shard, number = owners[i]
         return shard.named(number).decode("utf-8", "surrogateescape")
 
-    return copies_note(copies, name, lambda i: owners[i][0].labels[owners[i][1]])
+    return copies_note(copies, name, lambda i: owners[i][0].labels[owners[i][1]], "picture")

@@ -23,9 +23,11 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files.corpora import PICTURES, VERIFY_BELOW, checksum_of, format_of, mapped, read_manifest
+from unmask.data.files.folder import LEAST, held_out
+from unmask.data.files.items import shares
 from unmask.data.pictures.decoding import Source, of_channels
-from unmask.data.pictures.folder import LEAST, Pictures, held_out
-from unmask.data.pictures.items import files_in, visible
+from unmask.data.pictures.folder import Pictures
+from unmask.data.pictures.items import PICTURES as MEDIUM
 from unmask.data.pictures.processor import FILE, ImageProcessor
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import check
@@ -217,19 +219,10 @@ def named_pictures(folder: Path) -> tuple[Sequence[Source], list[str]]:
     if format_of(folder) is not None:
         corpus = PictureCorpus(folder)
         return list(corpus), [corpus.name(number) for number in range(len(corpus))]
-    found, _ = files_in(folder)
+    found, _ = MEDIUM.files_in(folder)
     if not found:
         raise UnmaskError(f"{folder} has no pictures: files such as .jpg or .png, in it or in folders in it.")
     return found, [str(path.relative_to(folder)) for path in found]
-
-
-def shares(counts: dict[str, int], most: int = 10) -> str:
-    """The most frequent of some names with their counts, in one line."""
-    found = sorted(counts.items(), key=lambda one: -one[1])
-    rest = len(found) - most
-    return ", ".join(f"{visible(name)} ({n:,})" for name, n in found[:most]) + (
-        f", and {rest:,} more" if rest > 0 else ""
-    )
 
 
 def _reopened(folder: Path) -> PictureCorpus:

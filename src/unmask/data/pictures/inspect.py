@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.items import Items, shares
 from unmask.data.pictures.building import KEPT, Decode, decoded, size_of
-from unmask.data.pictures.copies import copies_note, copies_of
-from unmask.data.pictures.corpus import shares
-from unmask.data.pictures.items import Items
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 Progress = Callable[[str, int, int | None], None]
@@ -51,7 +50,7 @@ class Report:
         return asdict(self)
 
 
-def check(items: Items, *, workers: int = 1, progress: Progress | None = None) -> Report:
+def check(items: Items[Any], *, workers: int = 1, progress: Progress | None = None) -> Report:
     """Decode all pictures once and describe them. Memory: about 300 bytes a picture."""
     sizes, modes, classes = Counter[str](), Counter[str](), Counter[str]()
     names, labels, digests, reasons, shorter = list[str](), list[str](), list[bytes](), list[str](), array("I")
@@ -79,7 +78,7 @@ def check(items: Items, *, workers: int = 1, progress: Progress | None = None) -
         reasons=tuple(reasons[:KEPT]),
         copies=len(copies),
         conflicting=sum(labels[number] != labels[first] for number, first in copies.items()),
-        notes=(*items.notes, *copies_note(copies, names.__getitem__, labels.__getitem__)),
+        notes=(*items.notes, *copies_note(copies, names.__getitem__, labels.__getitem__, "picture")),
     )
 
 

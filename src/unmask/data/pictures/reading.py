@@ -8,27 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
+from unmask.data.files.copies import copies_note, copies_of
 from unmask.data.files.corpora import format_of
+from unmask.data.files.damage import damaged
+from unmask.data.files.items import BYTES, SHOWN, class_of, visible
 from unmask.data.files.tables import guess_format, read_table
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.copies import copies_note, copies_of
 from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.decoding import Source, decode, digest_of
-from unmask.data.pictures.folder import damaged
 from unmask.data.pictures.idx import IdxPictures, is_idx
-from unmask.data.pictures.items import (
-    BYTES,
-    SHOWN,
-    class_of,
-    files_in,
-    label_column,
-    label_in,
-    left_out,
-    picture_column,
-    source_in,
-    visible,
-)
+from unmask.data.pictures.items import PICTURES
 from unmask.errors import UnmaskError, plural
 
 
@@ -97,7 +87,7 @@ def check_readable(reasons: Sequence[str], count: int) -> None:
         raise UnmaskError(reasons[0])
     if reasons:
         raise UnmaskError(
-            f"{damaged(reasons, count)} Remove them, or build a corpus, which leaves them out: "
+            f"{damaged(reasons, count, 'picture')} Remove them, or build a corpus, which leaves them out: "
             "unmask corpus build DATA --out FOLDER."
         )
 
@@ -120,7 +110,7 @@ def by_class(folder: Path) -> Dataset:
 
     Raises UnmaskError if there are no pictures, or pictures outside of a subfolder.
     """
-    found, others = files_in(folder)
+    found, others = PICTURES.files_in(folder)
     loose = [path for path in found if path.parent == folder]
     if loose:
         raise UnmaskError(
@@ -132,7 +122,7 @@ def by_class(folder: Path) -> Dataset:
             f"{folder} has no pictures: it must have a subfolder for each class, with files such as .jpg or .png."
         )
     rows = [Picture(label=class_of(path, folder), place=visible(str(path)), source=path) for path in found]
-    notes = left_out(folder, others, {row.label for row in rows})
+    notes = PICTURES.left_out(folder, others, {row.label for row in rows})
     return Dataset(folder, tuple(in_turns(rows)), {"picture": "files", "label": "folders"}, notes)
 
 
@@ -177,7 +167,7 @@ def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
             shown = ", ".join(lacking[:SHOWN]) + (", ..." if len(lacking) > SHOWN else "")
             yield f"{name} has no picture of {plural(len(lacking), 'class', 'classes')}: {shown}."
         places, labels = [row.place for row in rows], [row.label for row in rows]
-        for note in copies_note(copies_of(row.key for row in rows), places.__getitem__, labels.__getitem__):
+        for note in copies_note(copies_of(row.key for row in rows), places.__getitem__, labels.__getitem__, "picture"):
             yield f"{name}: {note}."
 
 
@@ -192,11 +182,11 @@ def of_table(
     """
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     nested = {name.removesuffix(BYTES) for name in table.columns if name.endswith(BYTES)}
-    pictures = picture_column([*table.columns, *nested], picture, path)
-    labels = label_column(table.columns, label, path)
+    pictures = PICTURES.column([*table.columns, *nested], picture, path)
+    labels = PICTURES.label_column(table.columns, label, path)
     rows = []
     for number, cells in table.rows:
         place = f"{path}:{number}"
-        source, name = source_in(cells, pictures, path.parent, place), label_in(cells, labels, place)
-        rows.append(Picture(label=name, place=place, source=source))
+        source = PICTURES.source_in(cells, pictures, path.parent, place)
+        rows.append(Picture(label=PICTURES.label_in(cells, labels, place), place=place, source=source))
     return Dataset(path, tuple(rows), {"picture": pictures, "label": labels})

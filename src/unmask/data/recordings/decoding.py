@@ -19,7 +19,8 @@ import numpy as np
 from unmask.errors import UnmaskError, needs
 
 SUFFIXES = frozenset(
-    ".wav .wave .flac .ogg .oga .opus .mp3 .aif .aiff .aifc .au .caf .nist .sph .w64 .rf64".split()
+    (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".caf")
+    + (".nist", ".sph", ".w64", ".rf64")
 )
 """Suffixes of files of recordings."""
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # samples a second
@@ -100,9 +101,7 @@ def header(source: Source, *, name: str = "") -> Header:
         return file.header
 
 
-def decode(
-    source: Source, rate: int, begin: float = 0.0, end: float | None = None, *, name: str = ""
-) -> np.ndarray:
+def decode(source: Source, rate: int, begin: float = 0.0, end: float | None = None, *, name: str = "") -> np.ndarray:
     """The samples of a recording, [N] float32 in [-1, 1], `rate` a second: the mean of the channels, resampled by a
     polyphase filter (`scipy.signal.resample_poly`). Louder samples are clipped.
 
@@ -125,7 +124,7 @@ def decode(
 
 
 def blocks(source: str | Path | bytes, rate: int, seconds: float = 60.0, *, name: str = "") -> Iterator[np.ndarray]:
-    """All samples of a recording, as `decode` gives them, `seconds` at a time, in bounded memory. For errors see there."""
+    """All samples of a recording, `seconds` at a time, in bounded memory: values and errors are those of `decode`."""
     with _opened(source, name) as file:
         size, count = max(1, round(seconds * rate)), file.header.samples_at(rate)
         for first in range(0, count, size):

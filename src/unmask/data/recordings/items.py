@@ -1,0 +1,128 @@
+"""Items of recordings: those of a folder, a table or a manifest, one after another, with their names and labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.data.files.items import FILES, Item, Items, Medium, visible
+from unmask.data.files.lines import lines
+from unmask.data.recordings.decoding import SUFFIXES, Source
+from unmask.errors import UnmaskError
+
+BEGINS, ENDS = ("begin", "start", "onset"), ("end", "stop", "offset")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingItem(Item):
+    """A recording, or its part from `begin` to `end` seconds; None: its end."""
+
+    begin: float = 0.0
+    end: float | None = None
+
+
+@dataclass(frozen=True)
+class RecordingMedium(Medium):
+    """Files of recordings. Rows of a table may have the begin and the end of a part, in seconds."""
+
+    def item(self, source: Source, name: str, place: str, label: str, cells: Mapping[str, Any]) -> RecordingItem:
+        """Raises UnmaskError for a begin or an end that is no number of seconds."""
+        begin, end = span_in(cells, place)
+        part = "" if not begin and end is None else f"#{begin:g}-{'' if end is None else f'{end:g}'}"
+        return RecordingItem(source, name + part, place, label, begin, end)
+
+
+RECORDINGS = RecordingMedium(
+    "recording",
+    SUFFIXES,
+    ".wav or .flac",
+    columns=("recording", "audio", "wav", "speech", "sound", "audio_path", "wav_path", *FILES),
+    labels=("label", "class", "category", "target", "language", "locale", "speaker"),
+)
+
+
+def items_of(
+    path: Path, *, recording: str | None = None, label: str | None = None, encoding: str | None = None
+) -> Items[Any]:
+    """The recordings of a folder, of a table with files or bytes, or of a manifest: of Kaldi (`wav.scp`: name and path
+    in a line) or of fairseq (a folder in the first line, then path and number of samples).
+
+    In a folder, the label is the name of the subfolder, if all recordings are in subfolders. A table needs no labels.
+
+    recording, label  columns of a table; None: the first with a usual name
+
+    Raises UnmaskError, now or while reading, for data without recordings, and for a value of a table that is none.
+    """
+    if path.is_dir():
+        return RECORDINGS.of_folder(path)
+    if not path.is_file():
+        raise UnmaskError(f"There is no file or folder {path}.")
+    if is_manifest(path):
+        return Items(path, _OfManifest(path, encoding))
+    return RECORDINGS.of_table(path, recording, label, encoding)
+
+
+def holds_recordings(path: Path, *, recording: str | None = None) -> bool:
+    """Whether the data are recordings: a folder in which at least half of the files are, a manifest, or a table with a
+    column of recordings, even beside texts, which are their transcripts."""
+    if path.is_dir():
+        return RECORDINGS.fills(path)
+    return path.suffix.lower() in SUFFIXES or is_manifest(path) or RECORDINGS.in_table(path, recording)
+
+
+def is_manifest(path: Path) -> bool:
+    """Whether a file is a manifest of Kaldi, by its suffix, or of fairseq, by its first line."""
+    if path.suffix.lower() == ".scp":
+        return path.is_file()
+    if path.suffix.lower() not in (".tsv", ".txt", ".manifest") or not path.is_file():
+        return False
+    try:
+        first = next((line for _, line in lines(path)), "").rstrip("\r\n")
+    except UnmaskError:  # the reader of tables says what is wrong
+        return False
+    return "\t" not in first and "/" in first and Path(first).is_dir()
+
+
+def span_in(cells: Mapping[str, Any], place: str) -> tuple[float, float | None]:
+    """The begin and end of a row in seconds; (0, None) without such columns, or where they are empty. Raises
+    UnmaskError for values that are no seconds in ascending order."""
+    begin, end = (next((cells[name] for name in usual if name in cells), None) for usual in (BEGINS, ENDS))
+    found = _seconds(begin, place) or 0.0, _seconds(end, place)
+    if found[1] is not None and found[1] <= found[0]:
+        raise UnmaskError(f"{place}: a part that begins at {found[0]:g} s cannot end at {found[1]:g} s.")
+    return found
+
+
+def _seconds(value: Any, place: str) -> float | None:
+    if value is None or str(value).strip() == "":
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise UnmaskError(f"{place}: the begin and end of a recording must be seconds, not {value!r}.")
+    return found
+
+
+@dataclass(frozen=True)
+class _OfManifest:
+    path: Path
+    encoding: str | None
+
+    def __iter__(self) -> Iterator[RecordingItem]:
+        numbered = lines(self.path, encoding=self.encoding)
+        kaldi = self.path.suffix.lower() == ".scp"
+        root = self.path.parent if kaldi else Path(next(numbered)[1].strip())
+        for number, line in numbered:
+            if not line.strip():
+                continue
+            place, text = f"{self.path}:{number}", line.rstrip("\r\n")
+            name, _, given = text.partition(" " if " " in text else "\t") if kaldi else (text.split("\t")[0],) * 3
+            given = given.strip()
+            if not given or given.endswith("|"):
+                raise UnmaskError(f"{place}: give a name and the path of a file; commands in a manifest are not run.")
+            yield RecordingItem(root / given, visible(name), place)
