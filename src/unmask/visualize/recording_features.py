@@ -124,7 +124,7 @@ def use(entries: Entries) -> Data:
     used_V = shares_V[shares_V > 0]
     perplexity = float(np.exp(-(used_V * np.log(used_V)).sum()))
     title = f"{entries.name}: {len(used_V)} of {entries.count} entries are used, perplexity {perplexity:.1f}"
-    return chart(title, {"share of frames": shares_V}, x="entry, the most used first", y="share of frames")
+    return chart(title, {"share of frames": shares_V}, x="entry, the most used first")
 
 
 def components(states_FD: np.ndarray, most: int = COMPONENTS) -> np.ndarray:

@@ -110,13 +110,13 @@ def map_of(title: str, values_KF: np.ndarray, edges: np.ndarray) -> Data:
     }
 
 
-def chart(title: str, series: Mapping[str, np.ndarray], *, x: str, y: str) -> Data:
+def chart(title: str, series: Mapping[str, np.ndarray], *, x: str) -> Data:
     """A line chart; number i of a series is at x = i + 1."""
     lines = [
         {"name": name, "index": i, "points": [[place + 1, float(value)] for place, value in enumerate(values)]}
         for i, (name, values) in enumerate(series.items())
     ]
-    return {"title": title, "x": x, "y": y, "series": lines}
+    return {"title": title, "x": x, "series": lines}
 
 
 def seconds_of(processor: RecordingProcessor, frames: int) -> np.ndarray:
