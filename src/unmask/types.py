@@ -51,6 +51,9 @@ class Head:
                  pixels: all patches of a picture, from the visible ones
                  projection: a vector that is compared with others, from the state at a place
                  transitions: scores of neighbouring classes (CRF), added to those of a `token` head
+                 prototypes: cosines of a vector, which an `embedding` head returns, with a direction for each class
+                 quantised: vectors of states and of quantised frames, which are compared (wav2vec 2.0)
+                 clusters: the cluster of the frame at a place (HuBERT)
     outputs      number of outputs; 0 if the size of the vocabulary determines it
     pretraining  whether it is pre-trained together with the trunk: it then has no classifier dropout before it
     """
@@ -62,7 +65,7 @@ class Head:
     @property
     def has_labels(self) -> bool:
         """Whether its outputs have names, which a folder stores: classes and scores of texts and words."""
-        return self.kind in ("sequence", "token") and not self.pretraining
+        return self.kind in ("sequence", "token", "prototypes") and not self.pretraining
 
     @property
     def of_sequence(self) -> bool:

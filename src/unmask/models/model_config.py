@@ -67,6 +67,11 @@ class ModelConfig(Config, ABC):
         masked patches   the model has a vector for masked patches, and a state for each patch
         patch states     each patch of a picture has a hidden state, at the place of the patch
         projections      the model has a projection head on its class token
+        recordings       the model reads frames of recordings, and its config has `hop` and `window`
+        masked frames    the model has a vector for masked frames
+        frame states     each frame of a recording has a hidden state
+        quantised frames it quantises its frames (`Wav2Vec2`)
+        clusters         it predicts clusters of frames (`Hubert`)
         pixel decoder    an auxiliary decoder restores pictures from visible patches (`Mae`)
         """
 

@@ -22,6 +22,14 @@ def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -
             nn.init.zeros_(module.bias)
 
 
+def uniform_linear(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Weights and biases from a uniform in +- 1 / sqrt(inputs), the default of PyTorch."""
+    bound = layer.in_features**-0.5
+    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+    if layer.bias is not None:
+        nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
 def rectified_normal(model: nn.Module, generator: torch.Generator) -> None:
     """Convolutions from a normal with variance 2 / (outputs of a filter), for layers with ReLU (He et al. 2015, section
     2.2, backward form); linear layers from a uniform in +- 1 / sqrt(inputs); biases 0; norms and their running

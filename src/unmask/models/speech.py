@@ -1,0 +1,207 @@
+"""SpeechEncoder: the numbers that wav2vec 2.0 and HuBERT share: a Transformer over frames of recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from unmask.errors import UnmaskError
+from unmask.models.heads import head_of
+from unmask.models.model import Model, ModelConfig
+from unmask.models.speech_model import SpeechModel
+from unmask.nn import (
+    ACTIVATIONS,
+    ActivationName,
+    Attention,
+    Block,
+    Classifier,
+    FeedForward,
+    Residual,
+    Stack,
+    truncated_normal,
+)
+from unmask.nn.initialise import uniform_linear
+from unmask.nn.recording_heads import LayerMix, ProjectedClassifier, Prototypes, XVector
+from unmask.nn.recordings import (
+    Convolutions,
+    FrameEmbedding,
+    PlaceNorm,
+    PositionalConvolution,
+    RecordingNorm,
+    StridedConvolution,
+    reach,
+)
+from unmask.types import Head
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeechEncoder(ModelConfig):
+    """The numbers that make a Transformer over frames of recordings; the defaults are wav2vec 2.0 base.
+
+    channels, kernels, strides  of the convolutions from samples to frames
+    conv_bias           whether they have a bias
+    conv_norm           "group": the first normalises each channel over a recording; "layer": all normalise each place
+    conv_activation     of the convolutions, also of that over positions
+    feature_gradient    factor on their gradients
+    position_kernel, position_groups  of the convolution over positions
+    dim                 D, width of the hidden states      layers  number of blocks
+    heads               H, attention heads of each         hidden  width inside the feed-forward
+    pre_norm            whether norms come before the sub-layers and after the last block; else after each sub-layer
+    dropout             after the embedding and sub-layers  feature_dropout     on projected features
+    attention_dropout   on attention weights               activation_dropout  inside the feed-forward
+    head_dropout        before the outputs of frames       std   of the initialisation
+    hides               whether it has a vector for masked frames
+    mixes               whether heads read a learned mean of all layers instead of the last one
+    projection          width of the layer before classes of a recording
+    delay_dims, delay_kernels, delay_dilations  of the layers of x-vectors; vector  numbers of an x-vector
+    vocabulary, padding  characters that a recogniser writes, and the one for none (the blank of CTC)
+    length              follows: any length
+
+    Raises UnmaskError for convolutions of different numbers, and for widths that groups do not divide.
+    """
+
+    channels: tuple[int, ...] = (512,) * 7
+    kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
+    strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)
+    conv_bias: bool = False
+    conv_norm: Literal["group", "layer"] = "group"
+    conv_activation: ActivationName = "gelu"
+    feature_gradient: float = 1.0
+    position_kernel: int = 128
+    position_groups: int = 16
+    dim: int = 768
+    layers: int = 12
+    heads: int = 12
+    hidden: int = 3_072
+    activation: ActivationName = "gelu"
+    pre_norm: bool = False
+    dropout: float = 0.1
+    feature_dropout: float = 0.0
+    attention_dropout: float = 0.1
+    activation_dropout: float = 0.1
+    head_dropout: float = 0.1
+    eps: float = 1e-5
+    std: float = 0.02
+    hides: bool = True
+    mixes: bool = False
+    projection: int = 256
+    delay_dims: tuple[int, ...] = (512, 512, 512, 512, 1_500)
+    delay_kernels: tuple[int, ...] = (5, 3, 3, 1, 1)
+    delay_dilations: tuple[int, ...] = (1, 2, 3, 1, 1)
+    vector: int = 512
+    vocabulary: int = 32
+    length: int | None = None
+    padding: int | None = 0
+
+    def __post_init__(self) -> None:
+        for one, *others in (("channels", "kernels", "strides"), ("delay_dims", "delay_kernels", "delay_dilations")):
+            values = {name: getattr(self, name) for name in (one, *others)}
+            if len({len(x) for x in values.values()}) > 1 or any(n < 1 for x in values.values() for n in (*x, len(x))):
+                raise UnmaskError(f"{', '.join(values)} must have one positive number for each convolution.")
+
+    @property
+    def hop(self) -> int:
+        """Samples from the beginning of a frame to that of the next one."""
+        return reach(self.kernels, self.strides)[0]
+
+    @property
+    def window(self) -> int:
+        """Samples that a frame depends on."""
+        return reach(self.kernels, self.strides)[1]
+
+    @property
+    def offers(self) -> frozenset[str]:
+        return frozenset({"recordings", "masked frames", "frame states"})
+
+    @property
+    def width(self) -> int:
+        return self.dim
+
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """The numbers of outputs that the fields of a folder state."""
+        outputs = {head.kind: head.outputs for head in heads.values()}
+        return self.replace(
+            vocabulary=outputs.get("token", self.vocabulary), vector=outputs.get("embedding", self.vector)
+        )
+
+    def features(self) -> Convolutions:
+        """The layers from samples to frames."""
+        sizes = zip((1, *self.channels), self.channels, self.kernels, self.strides, strict=False)
+        return Convolutions(
+            [self._convolution(i, *numbers) for i, numbers in enumerate(sizes)], gradient=self.feature_gradient
+        )
+
+    def _convolution(self, i: int, inputs: int, outputs: int, kernel: int, stride: int) -> StridedConvolution:
+        norm = PlaceNorm(outputs) if self.conv_norm == "layer" else None if i else RecordingNorm(outputs)
+        activation = ACTIVATIONS[self.conv_activation]
+        return StridedConvolution(
+            inputs, outputs, kernel, stride, bias=self.conv_bias, norm=norm, activation=activation
+        )
+
+    def norm(self) -> nn.LayerNorm:
+        return nn.LayerNorm(self.dim, self.eps)
+
+    def embedding(self) -> FrameEmbedding:
+        """Frames, masked frames and positions."""
+        activation = ACTIVATIONS[self.conv_activation]
+        return FrameEmbedding(
+            self.features(),
+            PositionalConvolution(self.dim, self.position_kernel, self.position_groups, activation),
+            hides=self.hides,
+            eps=self.eps,
+            norm=None if self.pre_norm else self.norm(),
+            dropout=(self.feature_dropout, self.dropout),
+        )
+
+    def block(self) -> Block:
+        """Post-norm as in the Transformer, or pre-norm."""
+        attention = Attention(self.dim, self.heads, dropout=self.attention_dropout)
+        feedforward = FeedForward(self.dim, self.hidden, ACTIVATIONS[self.activation], dropout=self.activation_dropout)
+        side = "before" if self.pre_norm else "after"
+        return Block(*(Residual(f, dropout=self.dropout, **{side: self.norm()}) for f in (attention, feedforward)))
+
+    def stack(self) -> Stack:
+        return Stack([self.block() for _ in range(self.layers)], norm=self.norm() if self.pre_norm else None)
+
+    def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """Classes of a frame, such as the characters of CTC."""
+        return Classifier(self.dim, head.outputs, 0.0 if head.pretraining else self.head_dropout)
+
+    def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """Classes of a recording, from the mean of its frames."""
+        return ProjectedClassifier(self.dim, self.projection, head.outputs)
+
+    def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return XVector(self.dim, self.delay_dims, self.delay_kernels, self.delay_dilations, head.outputs)
+
+    def prototypes_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Prototypes(self.vector, head.outputs)
+
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
+        """As `ModelConfig.build`; by default there are no heads. Heads read frames or their mean: there is no pooler."""
+        made = {name: head_of(self.in_folder(heads or {}), head) for name, head in (heads or {}).items()}
+        mix = LayerMix(self.layers + 1) if self.mixes else None
+        model = SpeechModel(self, self.embedding(), self.stack(), heads=made, mix=mix)
+        if seed is not None:
+            self.initialise(model, seed)
+        return model
+
+    def initialise(self, module: nn.Module, seed: int) -> None:
+        """As the authors: normal weights, those of convolutions by their inputs (He et al. 2015, forward form); the
+        projection of features by the default of PyTorch; the MASK vector uniform in [0, 1). Their code draws the
+        weights of positions before it normalises them, and so does this."""
+        generator = torch.Generator().manual_seed(seed)
+        truncated_normal(module, self.std, generator)
+        for part in module.modules():
+            if isinstance(part, StridedConvolution):
+                nn.init.kaiming_normal_(part.weight, generator=generator)
+            elif isinstance(part, FrameEmbedding):
+                uniform_linear(part.project, generator)
+                if part.mask is not None:
+                    nn.init.uniform_(part.mask, generator=generator)
+            elif isinstance(part, (PositionalConvolution, LayerMix, RecordingNorm)):
+                part.initialise(generator)

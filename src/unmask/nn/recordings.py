@@ -1,0 +1,290 @@
+"""From samples of recordings to frames: strided convolutions, their norms, masked frames, positions by a convolution.
+
+Recordings lie one after the other in a buffer, each from a multiple of the total stride on (`Tape`), and no window of a
+frame reaches beyond its recording. So a frame does not depend on padding or on the other recordings of a batch.
+
+Shapes: B rows, T places of a row, R recordings, L places of the buffer, M frames of all recordings, C channels, D width,
+N sequences, S frames of the longest one, K width of a kernel, G groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from unmask.errors import UnmaskError
+from unmask.kernels.strided import strided
+from unmask.nn.dropout import Dropout
+from unmask.nn.sequences import Sequences
+from unmask.types import Kind, Signal
+
+Activation = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Tape:
+    """Where recordings lie in a buffer.
+
+    begins   first place of each recording
+    lengths  number of places of each
+    size     L, all places of the buffer
+    """
+
+    begins: tuple[int, ...]
+    lengths: tuple[int, ...]
+    size: int
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], hop: int, window: int) -> Self:
+        """Recordings of these numbers of samples, each from a multiple of `hop` on; a window from the last multiple on
+        fits into the buffer."""
+        begins, end = [], 0
+        for length in lengths:
+            begins.append(end)
+            end += -(-length // hop) * hop
+        return cls(tuple(begins), tuple(lengths), end + max(0, window - hop))
+
+    def after(self, kernel: int, stride: int) -> Self:
+        """The places that remain after a convolution without padding."""
+        begins = tuple(begin // stride for begin in self.begins)
+        lengths = tuple(max(0, (length - kernel) // stride + 1) for length in self.lengths)
+        return type(self)(begins, lengths, (self.size - kernel) // stride + 1)
+
+    def lay(self, values: Tensor) -> Tensor:
+        """Concatenated recordings -> the buffer [L], zero between and behind them."""
+        if not self.begins:
+            return values.new_zeros(self.size)
+        parts, ends = values.split(list(self.lengths)), (*self.begins[1:], self.size)
+        chunks = zip(parts, self.begins, ends, strict=True)
+        return torch.cat([F.pad(x, (0, end - begin - len(x))) for x, begin, end in chunks])
+
+    def rows(self, device: torch.device) -> Tensor:
+        """[M]: the places of all recordings in the buffer, in order."""
+        return self.spread(torch.tensor(self.begins, device=device))
+
+    def spread(self, firsts_R: Tensor) -> Tensor:
+        """[M]: the places that recordings fill from these first places on."""
+        lengths_R = torch.tensor(self.lengths, device=firsts_R.device)
+        total, before_R = sum(self.lengths), lengths_R.cumsum(0) - lengths_R
+        shifts_M = (firsts_R - before_R).repeat_interleave(lengths_R, output_size=total)
+        return shifts_M + torch.arange(total, device=firsts_R.device)
+
+
+class RecordingNorm(nn.Module):
+    """Normalises each channel by its mean and variance over the places of a recording: `torch.nn.GroupNorm` with a
+    group for each channel, as if each recording were alone. The reference takes in padding (docs/speech.md)."""
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Weights 1, biases 0."""
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
+        """[L, C] -> [L, C], zero between recordings."""
+        parts, end = [], 0
+        for begin, length in zip(tape.begins, tape.lengths, strict=True):
+            parts.append(x_LC.new_zeros(begin - end, x_LC.shape[1]))
+            end = begin + length
+            # Batch normalisation of one recording: its places are the rows of a batch.
+            x_NC = x_LC[begin:end]
+            parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
+        return torch.cat([*parts, x_LC.new_zeros(tape.size - end, x_LC.shape[1])])
+
+
+class PlaceNorm(nn.LayerNorm):
+    """Layer normalisation of each place."""
+
+    def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
+        """[L, C] -> [L, C]."""
+        return super().forward(x_LC)
+
+
+class StridedConvolution(nn.Linear):
+    """activation(norm(W * x)) over a buffer of recordings.
+
+    norm    `RecordingNorm`, `PlaceNorm` or None
+    bias    whether the convolution has one
+
+    The weight is [O, K * C]: column (k * C + j) reads channel j of place k of a window.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        outputs: int,
+        kernel: int,
+        stride: int,
+        *,
+        bias: bool = False,
+        norm: nn.Module | None = None,
+        activation: Activation = F.gelu,
+    ) -> None:
+        super().__init__(kernel * channels, outputs, bias)
+        self.kernel, self.stride, self.norm, self.activation = kernel, stride, norm, activation
+
+    def forward(self, x_LC: Tensor, tape: Tape) -> tuple[Tensor, Tape]:  # type: ignore[override]
+        """[L, C] -> [L', O], and where the recordings lie in it."""
+        y_LO, tape = strided(x_LC, self.weight, self.bias, self.stride), tape.after(self.kernel, self.stride)
+        return self.activation(y_LO if self.norm is None else self.norm(y_LO, tape)), tape
+
+
+class Convolutions(nn.Module):
+    """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
+
+    gradient  factor on the gradients of all layers (`feature_grad_mult` of the authors' code)
+
+    hop       samples from the beginning of a frame to that of the next one
+    window    samples that a frame depends on
+    channels  C
+    """
+
+    def __init__(self, layers: Sequence[StridedConvolution], *, gradient: float = 1.0) -> None:
+        super().__init__()
+        self.layers, self.gradient = nn.ModuleList(layers), gradient
+        self.hop, self.window = reach([layer.kernel for layer in layers], [layer.stride for layer in layers])
+        self.channels = layers[-1].out_features
+
+    def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
+        """[L] -> [L', C], and where the frames of the recordings lie in it."""
+        x_LC = samples_L[:, None]
+        for layer in self.layers:
+            x_LC, tape = layer(x_LC, tape)
+        return (x_LC if self.gradient == 1 else _scaled(x_LC, self.gradient)), tape
+
+
+def reach(kernels: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+    """(hop, window) of a stack of convolutions: the total stride, and the number of inputs of an output."""
+    hop, window = 1, 1
+    for kernel, stride in zip(kernels, strides, strict=True):
+        window += (kernel - 1) * hop
+        hop *= stride
+    return hop, window
+
+
+class PositionalConvolution(nn.Module):
+    """x + activation(W * x), within each sequence: positions relative to the neighbours (Mohamed et al. 2019).
+
+    The weight is g v / |v| with one length g and one norm |v| for each of the K neighbours (Salimans & Kingma 2016).
+    With zeros beyond the ends, place t reads t - K // 2 … t + (K - 1) // 2.
+    """
+
+    def __init__(self, dim: int, kernel: int, groups: int, activation: Activation = F.gelu) -> None:
+        super().__init__()
+        if kernel < 1 or groups < 1 or dim % groups:
+            raise UnmaskError(f"A convolution over positions needs a kernel and groups that divide {dim} channels.")
+        self.scale = nn.Parameter(torch.ones(1, 1, kernel))
+        self.direction = nn.Parameter(torch.empty(dim, dim // groups, kernel))
+        self.bias = nn.Parameter(torch.zeros(dim))
+        self.groups, self.activation = groups, activation
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """A normal of deviation 2 / sqrt(K D); the lengths are those of the directions, the bias is zero."""
+        dim, _, kernel = self.direction.shape
+        nn.init.normal_(self.direction, std=2 / math.sqrt(kernel * dim), generator=generator)
+        nn.init.zeros_(self.bias)
+        with torch.no_grad():
+            self.scale.copy_(self._lengths())
+
+    def _lengths(self) -> Tensor:
+        """|v| [1, 1, K]."""
+        return torch.linalg.vector_norm(self.direction, dim=(0, 1), keepdim=True)
+
+    def forward(self, x_BTD: Tensor, documents_BT: Tensor | None = None) -> Tensor:
+        """[B, T, D] -> [B, T, D]; padding must be zero. `documents_BT` as in `Batch`."""
+        sequences = None if documents_BT is None else Sequences.of(documents_BT)
+        x_NSD = x_BTD if sequences is None else sequences.unpack(x_BTD)
+        weight = self.direction * (self.scale / self._lengths())
+        kernel = weight.shape[-1]
+        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
+        y_NSD = self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
+        return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
+
+
+class FrameEmbedding(nn.Module):
+    """The input of a Transformer over frames: dropout(norm(positions(masked(dropout(project(norm(features))))))).
+
+    features   samples -> features of frames, such as `Convolutions`, with `hop`, `window` and `channels` C:
+               (samples [L], tape) -> ([L', C], tape)
+    position   positions within each recording
+    hides      whether it has a vector for masked frames; without one, masked frames are zero
+    eps        of the norm of the features
+    norm       norm of the result
+    dropout    rates, of the projected features and of the result
+    """
+
+    def __init__(
+        self,
+        features: nn.Module,
+        position: PositionalConvolution,
+        *,
+        hides: bool,
+        eps: float,
+        norm: nn.Module | None = None,
+        dropout: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        super().__init__()
+        dim, channels = len(position.bias), features.channels
+        self.features, self.feature_norm = features, nn.LayerNorm(channels, eps)
+        self.project = nn.Linear(channels, dim)
+        self.mask = nn.Parameter(torch.zeros(dim)) if hides else None
+        self.position, self.norm = position, norm or nn.Identity()
+        self.feature_dropout, self.dropout = map(Dropout, dropout)
+
+    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> Tensor:
+        """[B, T, C]: the normalised features of all frames, masked or not; zero at padding.
+
+        Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
+        """
+        if signal is None or signal.lengths is None:
+            raise UnmaskError("This model reads recordings, but the batch has no samples: use its processor.")
+        hop, window = self.features.hop, self.features.window
+        tape = Tape.of(signal.lengths.tolist(), hop, window)
+        features_LC, tape = self.features(tape.lay(signal.values), tape)
+        frames_MC = self.feature_norm(features_LC[tape.rows(features_LC.device)].to(signal.values.dtype))
+        places_M = tape.spread(signal.places)
+        if len(places_M) != int((tokens_BT != Kind.PADDING).sum()):
+            raise UnmaskError(
+                f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
+                "number of places: use the processor of the model."
+            )
+        frames_NC = frames_MC.new_zeros(tokens_BT.numel(), frames_MC.shape[-1]).index_copy(0, places_M, frames_MC)
+        return frames_NC.unflatten(0, tokens_BT.shape)
+
+    def forward(
+        self, tokens_BT: Tensor, documents_BT: Tensor | None = None, signal: Signal | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """[B, T] -> the input of the first block [B, T, D], and the frames [B, T, C], as `frames` returns them."""
+        frames_BTC = self.frames(tokens_BT, signal)
+        x_BTD = self.feature_dropout(self.project(frames_BTC).to(frames_BTC.dtype))
+        x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
+        if self.mask is not None:
+            x_BTD = torch.where((tokens_BT == Kind.MASK)[..., None], self.mask, x_BTD)
+        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), frames_BTC
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor, None]:
+        return dx * ctx.factor, None
+
+
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    """x, whose gradient is multiplied by a factor."""
+    y: Tensor = _Scale.apply(x, factor)
+    return y
