@@ -87,6 +87,17 @@ def test_a_run_does_not_go_on_to_fewer_steps_than_it_has_done(out: Path) -> None
     assert train(out, TRAINING.replace(steps=5), resume=True)[1].step == 5
 
 
+def test_an_objective_is_told_the_step_also_where_a_run_goes_on(out: Path) -> None:
+    class Told(Guess):
+        def on_step(self, step: int, total: int) -> None:
+            told.append((step, total))
+
+    told = list[tuple[int, int]]()
+    Trainer(Tiny(), Told(), stopping_at(5)["data"], TRAINING, out).train()
+    Trainer(Tiny(), Told(), Rows(), TRAINING, out, resume=True).train()
+    assert told == [(step, 12) for step in range(12)]
+
+
 @pytest.mark.parametrize(
     ("at", "algorithm"), [(1, "adamw"), (5, "adamw"), (11, "adamw"), (5, "adafactor"), (5, "muon")]
 )

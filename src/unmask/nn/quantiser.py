@@ -95,7 +95,7 @@ class QuantisedHead(nn.Module):
     def __init__(self, quantiser: ProductQuantiser, dim: int, outputs: int, *, dropout: float = 0.0) -> None:
         super().__init__()
         codes = quantiser.groups * quantiser.codevectors.shape[-1]
-        self.quantiser, self.dropout = quantiser, nn.Dropout(dropout)
+        self.quantizer, self.dropout = quantiser, nn.Dropout(dropout)
         self.project_hid, self.project_q = nn.Linear(dim, outputs), nn.Linear(codes, outputs)
 
     def forward(self, hidden_MD: Tensor) -> Tensor:
@@ -105,5 +105,5 @@ class QuantisedHead(nn.Module):
 
     def quantise(self, frames_MC: Tensor, temperature: float = 1.0) -> Quantised:
         """[M, C] -> quantised and projected to [M, P]."""
-        found: Quantised = self.quantiser(self.dropout(frames_MC), temperature)
+        found: Quantised = self.quantizer(self.dropout(frames_MC), temperature)
         return found._replace(vectors=self.project_q(found.vectors))

@@ -7,8 +7,8 @@ with the most, K negatives, C channels of a frame, P width of the vectors that a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -231,7 +231,7 @@ class MaskedContrastiveConfig(RecordingConfig):
     similarity_temperature  divides cosine similarities (kappa)
     diversity   weight of the even use of the codebooks (alpha)
     penalty     weight of the mean square of the convolutions' outputs; published: 10 for base, 0 for larger models
-    projection  width of the vectors that are compared
+    projection  width of the vectors that are compared; that of the model, for a run that starts from a folder
     noise, least_noise, noise_decay  temperature of the Gumbel noise at the start, its least value, and its factor for
                 each step
     """
@@ -254,6 +254,12 @@ class MaskedContrastiveConfig(RecordingConfig):
     requires: ClassVar[frozenset[str]] = frozenset({"recordings", "masked frames", "quantised frames"})
     own_heads: ClassVar[frozenset[str]] = frozenset({"contrastive"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("frames", "contrastive"),)
+
+    def model_fields(self, processor: RecordingProcessor) -> dict[str, Any]:
+        return {**super().model_fields(processor), "compared": self.projection}
+
+    def of_model(self, model: Any) -> Self:
+        return replace(self, projection=model.compared)
 
     def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         check_lengths(processor, splits)
