@@ -8,17 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance
 
+from unmask.data.augmentation import Maybe, compose
 from unmask.data.pictures import augmentation
 from unmask.data.pictures.augmentation import (
     ColourJitter,
     GaussianBlur,
     HorizontalFlip,
-    Maybe,
     PadAndCrop,
     RandomErasing,
     RandomGrey,
     RandomResizedCrop,
-    compose,
 )
 from unmask.errors import UnmaskError
 

@@ -41,7 +41,13 @@ MAY_KNOW: dict[str, set[str]] = {
     "objectives": LEARNED | {"data", "generate"},
     "generate": LEARNED,
     "huggingface": LEARNED
-    | {"data.processor", "data.text.tokenizer", "data.bitext.numbers", "data.pictures.processor", "data.recordings.processor"},
+    | {
+        "data.processor",
+        "data.text.tokenizer",
+        "data.bitext.numbers",
+        "data.pictures.processor",
+        "data.recordings.processor",
+    },
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data"},
     "visualize": ANSWERING | {"generate", "data", "train.metrics"},

@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.processor import Processor
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 

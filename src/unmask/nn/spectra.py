@@ -1,7 +1,7 @@
 """Spectra of recordings as layers: log-mel spectra and cepstra, and convolutions over their frames.
 
-Shapes: R recordings, N samples of all of them, K frames of the longest, W samples of a window, S points of the spectrum,
-M mel bands, C cepstra, D width.
+Shapes: R recordings, N samples of all of them, K frames of the longest, W samples of a window, S points of the
+spectrum, M mel bands, C cepstra, D width.
 """
 
 from __future__ import annotations

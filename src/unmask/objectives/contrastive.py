@@ -15,14 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data import collate
+from unmask.data.augmentation import Maybe, compose
 from unmask.data.pictures.augmentation import (
     ColourJitter,
     GaussianBlur,
     HorizontalFlip,
-    Maybe,
     RandomGrey,
     RandomResizedCrop,
-    compose,
 )
 from unmask.data.pictures.folder import Pictures
 from unmask.data.pictures.processor import ImageProcessor

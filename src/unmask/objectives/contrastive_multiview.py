@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop, compose
+from unmask.data.augmentation import compose
+from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop
 from unmask.data.pictures.colour import chroma, lightness
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError

@@ -11,10 +11,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from unmask.data import collate
+from unmask.data.augmentation import compose
 from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import Shuffled
-from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop, compose
+from unmask.data.pictures.augmentation import HorizontalFlip, RandomResizedCrop
 from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.folder import PictureFolder, Pictures
 from unmask.data.pictures.processor import ImageProcessor

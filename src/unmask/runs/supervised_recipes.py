@@ -8,6 +8,8 @@ from typing import Literal
 from unmask.models.cct import SIZES as CCT_SIZES
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
+from unmask.models.mfcc_cnn import SIZES as MFCC_SIZES
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.model import ModelConfig
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
@@ -22,6 +24,7 @@ from unmask.tasks.image_classification import PictureOptions
 from unmask.tasks.picture_training import Augmenting
 from unmask.tasks.registry import task_with
 from unmask.tasks.rows import TaskOptions
+from unmask.tasks.speech_classification import SpeechOptions
 from unmask.train.optim import Optimizer, Schedule
 
 MINUTES = 30.0  # of a run whose length is not given
@@ -65,6 +68,14 @@ def resnet_tiny() -> FineTuning:
 def vgg_tiny() -> FineTuning:
     """Pictures of 32 pixels, by a VGG column of six convolutions from 32 to 128 channels: minutes on a laptop."""
     return _small(Vgg(**VGG_SIZES["cpu"]), algorithm="adamw", lr=5e-3)
+
+
+def mfcc_cnn_tiny() -> FineTuning:
+    """Recordings of up to a second or so, by four convolutions over cepstra (0.1 M parameters): minutes on a laptop."""
+    options = SpeechOptions(speed=0.1, shift=0.1, noise=0.5, bands=2)
+    optimizer = Optimizer(algorithm="adamw", lr=2e-3, weight_decay=0.05)
+    fit = Fit(minutes=5.0, batch_size=64, optimizer=optimizer, schedule=Schedule(warmup=0.05))
+    return _new(MfccCnn(**MFCC_SIZES["tiny"]), options, fit)
 
 
 def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 1e-2) -> FineTuning:

@@ -18,6 +18,7 @@ from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, 
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
+from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
 
@@ -34,6 +35,7 @@ __all__ = [
     "QuestionAnswering",
     "Regression",
     "Roles",
+    "SpeechClassification",
     "Tagging",
     "Task",
     "answered",
@@ -61,5 +63,6 @@ for task in (
     Embedding,
     ImageClassification,
     PictureEmbedding,
+    SpeechClassification,
 ):
     TASKS[task.task_name] = task

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from unmask.config import Config
-from unmask.tasks.registry import in_form, is_usual, meaningless, own_values, taking, task_named, usual_task
+from unmask.tasks.registry import in_form, is_usual, meaningless, own_values, taking, task_named, task_on, usual_task
 from unmask.tasks.rows import Rows
 from unmask.tasks.task import Task
 
@@ -54,7 +55,9 @@ class TaskConfig(Config):
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
         rest = {name: value for name, value in changes.items() if name != "task"}
-        base = self.replace(task=changes["task"]) if "task" in changes else self
+        train = changes.get("train", changes.get("rows.train", self.rows.train))
+        task = task_on(str(changes.get("task", self.task)), None if train is None else Path(train))
+        base = self if task == self.task else self.replace(task=task)
         places = base.places()
         for name in rest:
             *path, last = others.get(name.replace("-", "_"), name).replace("-", "_").split(".")

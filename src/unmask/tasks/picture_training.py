@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unmask.data import collate
+from unmask.data.augmentation import Augmentation, compose
 from unmask.data.examples import Collate
 from unmask.data.pictures.augmentation import (
-    Augmentation,
     HorizontalFlip,
     PadAndCrop,
     RandomErasing,
     RandomResizedCrop,
     Resize,
-    compose,
 )
 from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.mixing import Mixing

@@ -17,10 +17,10 @@ from unmask.data.processor import Processor
 from unmask.data.recordings.decoding import SUFFIXES
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import LABELS, Recording, Wanted, hold_out_groups, labelled
+from unmask.data.recordings.reading import LABELS, Recording, Wanted, hold_out_groups, holds_recordings, labelled
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
-from unmask.models.model import ModelConfig
+from unmask.models.model import Model, ModelConfig
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.rows import Rows, column
@@ -127,6 +127,10 @@ class RecordingTask(Task):
         return path.suffix.lower() in SUFFIXES
 
     @classmethod
+    def holds(cls, path: Path) -> bool:
+        return holds_recordings(path)
+
+    @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:
         return loaded.require_processor(owner)
 
@@ -139,6 +143,12 @@ class RecordingTask(Task):
         """Raises UnmaskError for a model that does not read recordings."""
         if "recordings" not in config.offers:
             raise UnmaskError(f"{owner} is a model that reads no recordings; take a wav2vec 2.0, a HuBERT or a CPC.")
+
+    @classmethod
+    def prepared(cls, loaded: Loaded[Model], options: Any) -> Loaded[Model]:
+        """The same folder. Raises UnmaskError for changes of the recordings that the model cannot read."""
+        options.check_model(loaded.model.config)
+        return loaded
 
     def target(self, row: Recording) -> tuple[np.ndarray, ...]:
         """What is predicted of a recording: places, values, and maybe lengths, as in `Example.targets`. By default the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from unmask.config import Config, typed
@@ -32,6 +33,14 @@ def task_named(name: str) -> type[Task]:
     if name not in TASKS:
         raise unknown("task", name, TASKS)
     return TASKS[name]
+
+
+def task_on(name: str, path: Path | None) -> str:
+    """The name of a task for the data in a file or folder: that of a task on recordings, where the data are recordings
+    and `name` is that of the same task on texts."""
+    known = [task for task in TASKS.values() if task.general == name]
+    found = known and path is not None and path.exists() and next((task for task in known if task.holds(path)), None)
+    return found.task_name if found else name
 
 
 BOTH = ("rows_class", "options_class")

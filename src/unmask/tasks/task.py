@@ -45,6 +45,7 @@ class Task(Objective):
 
     task_name  its name on the command line, in run.json and results.json
     name       name of the head, the loss term and the target
+    general    name of the same task on texts, by which it is also found where the data are not texts (`holds`)
     outcomes   the meaning of the numbers of an answer: probabilities of exclusive classes, of independent ones, scores
     row_class      class of the rows that `encode` takes
     rows_class     config for reading rows, which `read_rows` takes
@@ -74,6 +75,7 @@ class Task(Objective):
     """
 
     task_name: ClassVar[str]
+    general: ClassVar[str] = ""
     outcomes: ClassVar[Outcomes] = "one"
     row_class: ClassVar[type[Row]] = Row
     rows_class: ClassVar[type[Rows]] = Rows
@@ -112,6 +114,12 @@ class Task(Objective):
     @classmethod
     def owns(cls, path: Path) -> bool:
         """Whether a file holds rows of this task and of no other, whatever its format."""
+        return False
+
+    @classmethod
+    def holds(cls, path: Path) -> bool:
+        """Whether the data in a file or folder are items of this task, and no texts. Only asked where it has a general
+        name."""
         return False
 
     @classmethod

@@ -8,49 +8,17 @@ torchvision.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
+from unmask.data.augmentation import check_rate
 from unmask.data.pictures.decoding import resize
 from unmask.errors import UnmaskError
 
-Augmentation = Callable[[np.ndarray, Generator], np.ndarray]
 LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R BT.601)
 TRIES = 10  # boxes that are drawn before a crop falls back to the middle
-
-
-@dataclass(frozen=True)
-class Composed:
-    """Augmentations that are applied from left to right. It can be pickled, as worker processes require."""
-
-    parts: tuple[Augmentation, ...]
-
-    def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
-        for part in self.parts:
-            picture_HWC = part(picture_HWC, rng)
-        return picture_HWC
-
-
-def compose(*parts: Augmentation) -> Augmentation:
-    """Apply the parts from left to right."""
-    return Composed(parts)
-
-
-@dataclass(frozen=True)
-class Maybe:
-    """Apply `part` with probability `rate`."""
-
-    part: Augmentation
-    rate: float
-
-    def __post_init__(self) -> None:
-        _check_rate(self.rate)
-
-    def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
-        return self.part(picture_HWC, rng) if rng.random() < self.rate else picture_HWC
 
 
 @dataclass(frozen=True)
@@ -127,7 +95,7 @@ class HorizontalFlip:
     rate: float = 0.5
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
+        check_rate(self.rate)
 
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
         return flip(picture_HWC) if rng.random() < self.rate else picture_HWC
@@ -212,7 +180,7 @@ class RandomGrey:
     rate: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
+        check_rate(self.rate)
 
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
         return saturation(picture_HWC, 0.0) if rng.random() < self.rate else picture_HWC
@@ -250,7 +218,7 @@ class RandomErasing:
     value: int = 0
 
     def __post_init__(self) -> None:
-        _check_rate(self.rate)
+        check_rate(self.rate)
         _check_box(self.area, self.ratio)
 
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
@@ -286,11 +254,6 @@ def _blend(picture_HWC: np.ndarray, other: np.ndarray, factor: float) -> np.ndar
 def _pixels(values_HWC: np.ndarray) -> np.ndarray:
     """Rounded and clipped to uint8."""
     return np.clip(np.rint(values_HWC), 0, 255).astype(np.uint8)
-
-
-def _check_rate(rate: float) -> None:
-    if not 0 <= rate <= 1:
-        raise UnmaskError(f"The rate of an augmentation is a probability between 0 and 1, not {rate}.")
 
 
 def _check_box(area: tuple[float, float], ratio: tuple[float, float]) -> None:

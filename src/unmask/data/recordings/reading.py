@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.files.tables import column_of, guess_format, read_table
+from unmask.data.files.tables import column_of, format_by_name, guess_format, read_table
+from unmask.data.files.tables import rows as rows_of
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.recordings.decoding import SUFFIXES, Source, decode, digest_of, header
@@ -120,6 +121,25 @@ def labelled(path: Path, wanted: Wanted | None = None, *, encoding: str | None =
     """
     wanted = wanted or Wanted()
     return of_folder(path, wanted) if path.is_dir() else of_table(path, wanted, encoding=encoding)
+
+
+def holds_recordings(path: Path) -> bool:
+    """Whether the data are recordings: a folder in which at least half of the files are, a file of sound, or a table
+    whose first row names one."""
+    if path.is_dir():
+        sounds = [one.suffix.lower() in SUFFIXES for one in path.rglob("*") if one.is_file() and not _hidden(one, path)]
+        return sum(sounds) * 2 >= max(1, len(sounds))
+    if path.suffix.lower() in SUFFIXES:
+        return True
+    format = format_by_name(path)
+    if format in (None, "conll"):
+        return False
+    try:
+        cells = next(rows_of(path, format))[1]
+    except (UnmaskError, StopIteration):  # the reader of texts says what is wrong
+        return False
+    named = [cells[name] for name in cells if name.removesuffix(PATH).lower() in RECORDINGS]
+    return any(Path(str(one)).suffix.lower() in SUFFIXES for one in named)
 
 
 def of_folder(folder: Path, wanted: Wanted) -> Dataset:

@@ -252,7 +252,8 @@ def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) 
     lacks a head for the next token."""
     if config.page is not None:
         processor = config.kind.new_processor(config.page)
-        return huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        new = huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
+        return config.kind.prepared(new, config.options)
     assert config.model is not None
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads=aim.heads, outputs=labels, seed=seed)
     loaded = config.kind.prepared(loaded, config.options)
