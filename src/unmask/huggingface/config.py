@@ -288,6 +288,12 @@ def label_names(values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(numbered[i] for i in range(len(numbered)))
 
 
+def labels_of(table: Table[Any], values: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """Names of the outputs, in their order: those of a file of the folder, else those of config.json."""
+    named = (tuple(part.labels(values, folder)) for part in table.parts)
+    return next(filter(None, named), None) or label_names(values, folder)
+
+
 def renamed(heads: Mapping[str, Head], labels: Sequence[str], outputs: Sequence[str]) -> set[str]:
     """The heads whose outputs get other names than the labels of a folder. Default labels are no names."""
     if not labels or not outputs or list(labels) in (list(outputs), _usual_names("", len(labels))):

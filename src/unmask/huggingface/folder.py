@@ -24,7 +24,7 @@ from unmask.huggingface.config import (
     TABLES,
     completed,
     config_json,
-    label_names,
+    labels_of,
     own_heads,
     read_config,
     renamed,
@@ -147,10 +147,10 @@ def save(
         values |= table.processor.fields(processor, model)
     if settings or table.kind.heads:
         values[SETTINGS] = dict(settings or {})
-    if words:
-        beside[WORDS_FILE] = "".join(f"{word}\n" for word in words)
+    beside |= {WORDS_FILE: "".join(f"{word}\n" for word in words)} if words else {}
     for part in table.parts:
-        beside |= part.files(model.config, settings or {})
+        beside |= part.files(model.config, settings or {}, labels)
+        values |= part.described(settings or {}, labels)
     config = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     with atomic(folder / "model.safetensors") as temporary:
         try:
@@ -165,7 +165,7 @@ def save(
     if processor is not None:
         written = table.processor.save(processor, folder, model)
         known = {name for one in TABLES.values() for name in one.processor.files}
-        for name in known.difference(written):  # files of the previous processor
+        for name in known.difference(written, beside):  # files of the previous processor
             (folder / name).unlink(missing_ok=True)
     there = [name for name in table.processor.files if (folder / name).is_file()]
     write_manifest(folder, ["config.json", "model.safetensors", *there, *beside])
@@ -253,7 +253,7 @@ def load(
     found = dict(read_tensors(folder) if weights is None else weights)
     table, config = completed(table, config, values, found, folder)
     tensors = normalise(table, config, found, folder)
-    labels = () if table.kind.heads else label_names(values, folder)
+    labels = () if table.kind.heads else labels_of(table, values, folder)
     stored = dict(table.kind.heads) or stored_heads(table, tensors, values, config, folder)
     if not stored and table.heads.get("next") == () and any(key.startswith(table.prefix) for key in found):
         stored = {"next": 0}  # a head without weights; the names of a trunk alone have no prefix

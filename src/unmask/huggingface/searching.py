@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -97,7 +97,7 @@ def read_search(config: Writing, values: Mapping[str, Any]) -> dict[str, Any]:
 class Searched(Part):
     """Writes the search settings to generation_config.json for `transformers`, and reads those of its folders."""
 
-    def files(self, config: Writing, settings: Mapping[str, Any]) -> Mapping[str, str]:
+    def files(self, config: Writing, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, str]:
         values = write_search(config, settings.get("search") or {})
         return {GENERATION: json.dumps(values, indent=2, ensure_ascii=False) + "\n"}
 

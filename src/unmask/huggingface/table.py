@@ -37,6 +37,7 @@ PUBLISHED: Mapping[str, Head] = {
     "regression": Head("sequence", 1),
     "choice": Head("choice", 1),
     "tagging": Head("token"),
+    "ctc": Head("token"),
     "crf": Head("transitions"),
     "span": Head("span", 2),
     "pairs": Head("vectors"),
@@ -87,9 +88,17 @@ class Part:
         """Convert tensors with the names of the table's rules to the tensors of a folder."""
         return tensors
 
-    def files(self, config: Any, settings: Mapping[str, Any]) -> Mapping[str, str]:
+    def files(self, config: Any, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, str]:
         """Further files of the folder: name -> content."""
         return {}
+
+    def described(self, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, Any]:
+        """Further fields of config.json, which depend on the settings and the labels."""
+        return {}
+
+    def labels(self, values: Mapping[str, Any], folder: Path) -> Sequence[str]:
+        """The names of the outputs, where a folder has them outside of config.json; empty: it has none."""
+        return ()
 
     def settings(self, config: Any, values: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
         """The settings for `Loaded.settings` in a folder that another program wrote."""

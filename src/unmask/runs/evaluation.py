@@ -46,8 +46,8 @@ def evaluate(
             another precision; None: the folder's model
 
     Returns `metrics`, `baseline` (the scores of the task's plain `reference` on these rows), `classes` (label ->
-    precision, recall, f1, support), `curves` (`Task.curves`), `task`, `rows`, `description` and `notes`. If the rows
-    have numbers as labels and the folder has names, a number is the index of an output.
+    precision, recall, f1, support), `curves` and `tables` (as `Task` has them), `task`, `rows`, `description` and
+    `notes`. If the rows have numbers as labels and the folder has names, a number is the index of an output.
 
     The evaluation of a sentence encoder depends on the rows: correlation for scores, rank for texts that belong
     together, distances for triplets. For classes it uses the head that a run with the softmax loss keeps, else a probe
@@ -80,6 +80,7 @@ def evaluate(
         "baseline": task.baseline(found, found),
         "classes": task.report(answers, found),
         "curves": task.curves(answers, found),
+        "tables": task.tables(answers, found),
         "notes": [note for note in (encoded.notice, task.notice, task.advice(scores)) if note],
     }
 

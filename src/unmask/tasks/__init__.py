@@ -19,6 +19,7 @@ from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
+from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
 
@@ -36,6 +37,7 @@ __all__ = [
     "Regression",
     "Roles",
     "SpeechClassification",
+    "SpeechRecognition",
     "Tagging",
     "Task",
     "answered",
@@ -64,5 +66,6 @@ for task in (
     ImageClassification,
     PictureEmbedding,
     SpeechClassification,
+    SpeechRecognition,
 ):
     TASKS[task.task_name] = task

@@ -33,6 +33,7 @@ class Encoded:
     collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
     targets   adds targets to the batches of training; None: the examples have them all
     unit      what the places of these rows are called
+    notes     sentences on rows that training leaves out
     """
 
     examples: Sequence[Example]
@@ -46,6 +47,7 @@ class Encoded:
     collate: Collate | None = None
     targets: Callable[[Batch], Batch] | None = None
     unit: str = "tokens"
+    notes: tuple[str, ...] = ()
 
     @property
     def lengths(self) -> np.ndarray:
@@ -73,8 +75,9 @@ class Encoded:
         return ""
 
     def said(self, processor: Processor[Any]) -> str:
-        """Sentences on rows that did not fit, and on text that the processor did not read; empty if there are none."""
-        return " ".join(filter(None, (self.notice, processor.unread(self.examples))))
+        """Sentences on rows that did not fit or are left out, and on text that the processor did not read; empty if
+        there are none."""
+        return " ".join(filter(None, (self.notice, *self.notes, processor.unread(self.examples))))
 
     @cached_property
     def of_rows(self) -> list[slice]:

@@ -268,6 +268,10 @@ class Task(Objective):
         """Label -> prediction -> number of rows; empty unless each row has one label."""
         return {}
 
+    def tables(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+        """Title -> a table for the report, {"heads": [names], "rows": [[cells]]}; empty for most tasks."""
+        return {}
+
     def examples(self, answers: Sequence[Any], rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Rows that a report shows with their answers: `label`, `predicted`, `probability`, `place`, and `picture`,
         a small PNG or JPEG in Base64. Empty for rows that cannot be shown as pictures."""

@@ -162,7 +162,7 @@ class Characters:
         specials = read_json(folder / SPECIALS) if (folder / SPECIALS).is_file() else {}
         numbers, place = dict(read_json(folder / VOCABULARY)), folder / VOCABULARY
         if any(isinstance(value, Mapping) for value in numbers.values()):  # a vocabulary for each language
-            language = config.get("target_lang")
+            language = str(config.get("target_lang"))
             if not isinstance(numbers.get(language), Mapping):
                 raise UnmaskError(f"{place} has several languages: name one as target_lang in {CONFIG}.")
             numbers = dict(numbers[language])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unmask.huggingface.processors import RECORDINGS
 from unmask.huggingface.table import Table
+from unmask.huggingface.transcripts import Transcripts
 from unmask.models.mfcc_cnn import MfccCnn
 
 MFCC_CNN = Table(
@@ -16,5 +17,6 @@ MFCC_CNN = Table(
     pooler=(),
     heads={},
     architectures={},
+    parts=(Transcripts(),),
     processor=RECORDINGS,
 )

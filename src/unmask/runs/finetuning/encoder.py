@@ -80,7 +80,8 @@ class PreparedEncoder(Prepared):
                 write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
 
         curves, confusion = self.task.curves(answers, dev), self.task.confusion(answers, dev)
-        return Seed(row, self.task.report(answers, dev), write, curves, confusion)
+        tables = self.task.tables(answers, dev)
+        return Seed(row, self.task.report(answers, dev), write, curves, confusion, tables)
 
 
 def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> PreparedEncoder:
@@ -199,6 +200,7 @@ def run_seed(
     task.fitted(answers, encoded["dev"].rows)
     # Not `fitted.best`, which may come from bfloat16 and from another threshold than that of the folder.
     found = task.judge(model, answers, encoded["dev"].rows)
+    say(task.advice(found))
     row = {"seed": seed, "metric": fitted.metric, "step": fitted.step, "total": fitted.total}
     row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}

@@ -39,6 +39,7 @@ class Seed:
     write    function that writes the model into a folder
     curves   title -> curve of the answers to the dev rows (`Task.curves`)
     confusion  label -> prediction -> number of dev rows; empty unless each row has one label
+    tables   title -> table of the answers to the dev rows (`Task.tables`)
     """
 
     row: dict[str, Any]
@@ -46,6 +47,7 @@ class Seed:
     write: Callable[[Path], None]
     curves: dict[str, Any] = field(default_factory=dict)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
 
     @property
     def value(self) -> float:

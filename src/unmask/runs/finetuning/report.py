@@ -46,6 +46,8 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     sections += [_table(results, split) for split in results["baseline"]]
     sections += _charts(results, folder)
     sections += [_curve(f"{title}, on the dev rows", found) for title, found in results.get("curves", {}).items()]
+    for title, found in results.get("tables", {}).items():
+        sections.append(report.Table(f"{title}, on the dev rows", found["heads"], found["rows"], note=KEPT))
     if results["classes"]:
         sections.append(_classes(results["classes"]))
     if results.get("confusion"):  # results of version 0.1 have none

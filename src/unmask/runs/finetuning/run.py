@@ -38,6 +38,7 @@ class Result:
     pairs     whether training rows are pairs of texts
     curves    title -> curve of the kept seed's answers to the dev rows, for the report
     confusion label -> prediction -> number of dev rows, of the kept model; empty unless each row has one label
+    tables    title -> table of the kept seed's answers to the dev rows, for the report
     """
 
     task: str
@@ -52,6 +53,7 @@ class Result:
     pairs: bool
     curves: dict[str, Any] = field(default_factory=dict)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -142,6 +144,7 @@ def train_seeds(
         pairs=prepared.pairs,
         curves=best.curves,
         confusion=best.confusion,
+        tables=best.tables,
     )
     if distributed.is_main():
         best.write(out)

@@ -1,0 +1,105 @@
+"""Transcripts: what a model of speech recognition answers, with the times of its words, and tables of its errors.
+
+Shapes: F frames of a recording, C labels and the blank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data.recordings.characters import Characters
+from unmask.errors import plural
+from unmask.generate.prefixes import Fusion, alignment, most_likely, search
+
+WORST = 20  # rows of a table
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How transcripts are chosen.
+
+    beams   prefixes that the search keeps after each frame; 1: the most probable label of each frame, without a search
+    fusion  a language model over words; None: the outputs alone
+    """
+
+    beams: int = 1
+    fusion: Fusion | None = None
+
+    @property
+    def shown(self) -> str:
+        """A sentence for scores; empty without a search."""
+        if self == Decoding():
+            return ""
+        language = f" and a language model of weight {self.fusion.weight:g}" if self.fusion else ""
+        return f"Transcripts are found by a search with {plural(self.beams, 'beam')}{language}."
+
+    def __call__(self, log_p_FC: np.ndarray, blank: int) -> tuple[int, ...]:
+        """The labels of the best transcript."""
+        if self.beams == 1 and self.fusion is None:
+            return most_likely(log_p_FC, blank)
+        return search(log_p_FC, blank, self.beams, self.fusion)[0].labels
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """The answer to a recording.
+
+    log_p_FC  log probabilities of the labels at each frame
+    labels    the best transcript
+    hop       seconds from one frame to the next
+    """
+
+    log_p_FC: np.ndarray
+    labels: tuple[int, ...]
+    hop: float
+
+    def words(self, characters: Characters) -> list[dict[str, Any]]:
+        """The words: {"word", "begin", "end", "probability"}: the seconds of the frames of its characters, by the most
+        probable alignment, and the geometric mean of their probabilities there."""
+        found: list[dict[str, Any]] = []
+        frames = alignment(self.log_p_FC, self.labels, characters.blank_label) if self.labels else []
+        spelled = zip(self.labels, frames, strict=True)
+        for is_space, group in groupby(spelled, key=lambda pair: pair[0] == characters.space_label):
+            if is_space:
+                continue
+            word = list(group)
+            begin, end = word[0][1].start * self.hop, word[-1][1].stop * self.hop
+            log_p = np.concatenate([self.log_p_FC[list(places), label] for label, places in word])
+            text = characters.text(label for label, _ in word)
+            times = {"begin": round(begin, 3), "end": round(end, 3)}
+            found.append({"word": text, **times, "probability": float(np.exp(log_p.mean()))})
+        return found
+
+
+def marked(reference: str, hypothesis: str) -> str:
+    """A transcript with its errors in brackets: [right → wrong], [missing →], [→ inserted]."""
+    words = []
+    for one, other in metrics.align(reference.split(), hypothesis.split()):
+        words.append(other if one == other and other else f"[{one or ''} → {other or ''}]".replace("  ", " "))
+    return " ".join(words)
+
+
+def tables_of(references: Sequence[str], hypotheses: Sequence[str], places: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Tables for a report: the rows with the most errors, and the most frequent errors."""
+    found = [metrics.word_errors(one, other) for one, other in zip(references, hypotheses, strict=True)]
+    order = sorted((i for i, errors in enumerate(found) if errors.count), key=lambda i: -found[i].rate)[:WORST]
+    rows = [[places[i], found[i].rate, marked(references[i], hypotheses[i])] for i in order]
+    pairs = Counter(
+        pair
+        for one, other in zip(references, hypotheses, strict=True)
+        for pair in metrics.align(one.split(), other.split())
+        if pair[0] != pair[1]
+    )
+    often = [[one or "", other or "", count] for (one, other), count in pairs.most_common(WORST)]
+    tables = {
+        "Recordings with the most errors": {"heads": ["recording", "wer", "transcript"], "rows": rows},
+        "Most frequent errors": {"heads": ["reference", "answer", "number"], "rows": often},
+    }
+    return {title: table for title, table in tables.items() if table["rows"]}
