@@ -5,7 +5,7 @@ import { matrix } from "./matrix.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
-import { classifyRecording, compareRecordings, readRecording, recogniseSpeech } from "./speech.js";
+import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
   "fill-mask": fillMask,
@@ -13,7 +13,7 @@ const PANELS = {
   classify,
   classifyPicture,
   comparePictures,
-  recogniseSpeech,
+  transcribe,
   classifyRecording,
   compareRecordings,
   question,

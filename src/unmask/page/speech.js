@@ -30,7 +30,7 @@ function asking(root, model, answer) {
   empty(root, form, place, stage);
 }
 
-export function recogniseSpeech(root, model) {
+export function transcribe(root, model) {
   asking(root, model, (found) => h("p", { class: "text" }, found.text ? h("b", {}, found.text) : "The model recognised no words."));
 }
 

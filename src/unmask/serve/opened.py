@@ -16,6 +16,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
 from unmask.data.recordings import decoding
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.reading import Recording
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -24,6 +25,7 @@ from unmask.objectives import registry
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
+from unmask.tasks.recordings import RecordingTask
 from unmask.visualize import attention, beam
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
@@ -31,7 +33,7 @@ from unmask.visualize.picture_attention import over_picture
 from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.recording_features import Masking, features
-from unmask.visualize.recordings import LONGEST
+from unmask.visualize.recordings import LONGEST, spoken
 from unmask.visualize.words import Vectors
 
 AnyProcessor = TypeVar("AnyProcessor", bound=Processor[Any])
@@ -170,7 +172,11 @@ class Opened:
         config = registry.trained_by(self.model.config, tuple(self.model.heads), run)
         fields = {} if config is None else config.leaves()
         masking = Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
-        return features(self.model, self.recording_processor, self.samples(source), masking=masking, seed=seed)
+        processor, samples_N, lanes = self.recording_processor, self.samples(source), list[Data]()
+        if self.predictor is not None and isinstance(task := self.predictor.task, RecordingTask):
+            [found] = self.predictor.found([Recording(place="The recording", source=source)])
+            lanes = spoken(task.along(found))
+        return features(self.model, processor, samples_N, masking=masking, lanes=lanes, seed=seed)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

@@ -99,6 +99,19 @@ def stems(title: str, found: Sequence[Data]) -> Data:
     return {"kind": "stems", "title": title, "stems": list(found)}
 
 
+def spoken(along: Mapping[str, Sequence[Data]]) -> list[Data]:
+    """The lanes of what a task recognised: "words" {"word", "begin", "end", "probability"} and "letters" {"letter",
+    "time", "probability"}; none without them."""
+    lanes = []
+    if words := along.get("words"):
+        found = [span(one["begin"], one["end"], one["word"], i) for i, one in enumerate(words)]
+        lanes.append(spans("Words", found))
+    if letters := along.get("letters"):
+        found = [{"time": one["time"], "value": one["probability"], "label": one["letter"]} for one in letters]
+        lanes.append(stems("Letters: probability at the frame where each is most probable", found))
+    return lanes
+
+
 def map_of(title: str, values_KF: np.ndarray, edges: np.ndarray) -> Data:
     """A lane of K numbers for each frame, from -1 to 1, which have a colour by their sign; `edges` as for `runs`."""
     return {
