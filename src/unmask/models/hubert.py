@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from unmask.models.speech import SpeechEncoder
+from unmask.models.convolutional_speech import ConvolutionalSpeech
 from unmask.nn.clusters import ClusterHead
 from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hubert(SpeechEncoder):
+class Hubert(ConvolutionalSpeech):
     """The numbers that make a HuBERT; the defaults are the base model of the paper (table 1).
 
     compared  width of the vectors that stand for clusters

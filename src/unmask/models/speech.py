@@ -1,10 +1,10 @@
-"""SpeechEncoder: the numbers that wav2vec 2.0 and HuBERT share: a Transformer over frames of recordings."""
+"""SpeechEncoder: a Transformer over frames of recordings, whose parts wav2vec 2.0, HuBERT and others share."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import nn
@@ -26,28 +26,17 @@ from unmask.nn import (
 )
 from unmask.nn.initialise import uniform_linear
 from unmask.nn.recording_heads import LayerMix, ProjectedClassifier, Prototypes, XVector
-from unmask.nn.recordings import (
-    Convolutions,
-    FrameEmbedding,
-    PlaceNorm,
-    PositionalConvolution,
-    RecordingNorm,
-    StridedConvolution,
-    reach,
-)
+from unmask.nn.recordings import Convolutions, Features, FrameEmbedding, PositionalConvolution
 from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechEncoder(ModelConfig):
-    """The numbers that make a Transformer over frames of recordings; the defaults are wav2vec 2.0 base.
+    """The numbers that make a Transformer over frames; the defaults are those of wav2vec 2.0 base. A page adds `front`,
+    the layers from samples to frames.
 
-    channels, kernels, strides  of the convolutions from samples to frames
-    conv_bias           whether they have a bias
-    conv_norm           "group": the first normalises each channel over a recording; "layer": all normalise each place
-    conv_activation     of the convolutions, also of that over positions
-    feature_gradient    factor on their gradients
     position_kernel, position_groups  of the convolution over positions
+    conv_activation     after convolutions
     dim                 D, width of the hidden states      layers  number of blocks
     heads               H, attention heads of each         hidden  width inside the feed-forward
     pre_norm            whether norms come before the sub-layers and after the last block; else after each sub-layer
@@ -61,18 +50,12 @@ class SpeechEncoder(ModelConfig):
     vocabulary, padding  characters that a recogniser writes, and the one for none (the blank of CTC)
     length              follows: any length
 
-    Raises UnmaskError for convolutions of different numbers, and for widths that groups do not divide.
+    Raises UnmaskError for layers of x-vectors with different numbers.
     """
 
-    channels: tuple[int, ...] = (512,) * 7
-    kernels: tuple[int, ...] = (10, 3, 3, 3, 3, 2, 2)
-    strides: tuple[int, ...] = (5, 2, 2, 2, 2, 2, 2)
-    conv_bias: bool = False
-    conv_norm: Literal["group", "layer"] = "group"
-    conv_activation: ActivationName = "gelu"
-    feature_gradient: float = 1.0
     position_kernel: int = 128
     position_groups: int = 16
+    conv_activation: ActivationName = "gelu"
     dim: int = 768
     layers: int = 12
     heads: int = 12
@@ -98,20 +81,21 @@ class SpeechEncoder(ModelConfig):
     padding: int | None = 0
 
     def __post_init__(self) -> None:
-        for one, *others in (("channels", "kernels", "strides"), ("delay_dims", "delay_kernels", "delay_dilations")):
-            values = {name: getattr(self, name) for name in (one, *others)}
-            if len({len(x) for x in values.values()}) > 1 or any(n < 1 for x in values.values() for n in (*x, len(x))):
-                raise UnmaskError(f"{', '.join(values)} must have one positive number for each convolution.")
+        same_number(self, "delay_dims", "delay_kernels", "delay_dilations")
 
     @property
+    @abstractmethod
     def hop(self) -> int:
         """Samples from the beginning of a frame to that of the next one."""
-        return reach(self.kernels, self.strides)[0]
 
     @property
+    @abstractmethod
     def window(self) -> int:
         """Samples that a frame depends on."""
-        return reach(self.kernels, self.strides)[1]
+
+    @abstractmethod
+    def front(self) -> Features:
+        """The layers from samples to the features of frames."""
 
     @property
     def offers(self) -> frozenset[str]:
@@ -128,20 +112,6 @@ class SpeechEncoder(ModelConfig):
             vocabulary=outputs.get("token", self.vocabulary), vector=outputs.get("embedding", self.vector)
         )
 
-    def features(self) -> Convolutions:
-        """The layers from samples to frames."""
-        sizes = zip((1, *self.channels), self.channels, self.kernels, self.strides, strict=False)
-        return Convolutions(
-            [self._convolution(i, *numbers) for i, numbers in enumerate(sizes)], gradient=self.feature_gradient
-        )
-
-    def _convolution(self, i: int, inputs: int, outputs: int, kernel: int, stride: int) -> StridedConvolution:
-        norm = PlaceNorm(outputs) if self.conv_norm == "layer" else None if i else RecordingNorm(outputs)
-        activation = ACTIVATIONS[self.conv_activation]
-        return StridedConvolution(
-            inputs, outputs, kernel, stride, bias=self.conv_bias, norm=norm, activation=activation
-        )
-
     def norm(self) -> nn.LayerNorm:
         return nn.LayerNorm(self.dim, self.eps)
 
@@ -149,7 +119,7 @@ class SpeechEncoder(ModelConfig):
         """Frames, masked frames and positions."""
         activation = ACTIVATIONS[self.conv_activation]
         return FrameEmbedding(
-            self.features(),
+            self.front(),
             PositionalConvolution(self.dim, self.position_kernel, self.position_groups, activation),
             hides=self.hides,
             eps=self.eps,
@@ -161,8 +131,12 @@ class SpeechEncoder(ModelConfig):
         """Post-norm as in the Transformer, or pre-norm."""
         attention = Attention(self.dim, self.heads, dropout=self.attention_dropout)
         feedforward = FeedForward(self.dim, self.hidden, ACTIVATIONS[self.activation], dropout=self.activation_dropout)
-        side = "before" if self.pre_norm else "after"
-        return Block(*(Residual(f, dropout=self.dropout, **{side: self.norm()}) for f in (attention, feedforward)))
+        return Block(self._residual(attention), self._residual(feedforward))
+
+    def _residual(self, f: nn.Module) -> Residual:
+        if self.pre_norm:
+            return Residual(f, before=self.norm(), dropout=self.dropout)
+        return Residual(f, after=self.norm(), dropout=self.dropout)
 
     def stack(self) -> Stack:
         return Stack([self.block() for _ in range(self.layers)], norm=self.norm() if self.pre_norm else None)
@@ -182,7 +156,7 @@ class SpeechEncoder(ModelConfig):
         return Prototypes(self.vector, head.outputs)
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
-        """As `ModelConfig.build`; by default there are no heads. Heads read frames or their mean: there is no pooler."""
+        """As `ModelConfig.build`; by default there are no heads. They read frames or their mean, not a pooler."""
         made = {name: head_of(self.in_folder(heads or {}), head) for name, head in (heads or {}).items()}
         mix = LayerMix(self.layers + 1) if self.mixes else None
         model = SpeechModel(self, self.embedding(), self.stack(), heads=made, mix=mix)
@@ -197,11 +171,16 @@ class SpeechEncoder(ModelConfig):
         generator = torch.Generator().manual_seed(seed)
         truncated_normal(module, self.std, generator)
         for part in module.modules():
-            if isinstance(part, StridedConvolution):
-                nn.init.kaiming_normal_(part.weight, generator=generator)
-            elif isinstance(part, FrameEmbedding):
+            if isinstance(part, FrameEmbedding):
                 uniform_linear(part.project, generator)
                 if part.mask is not None:
                     nn.init.uniform_(part.mask, generator=generator)
-            elif isinstance(part, (PositionalConvolution, LayerMix, RecordingNorm)):
+            elif isinstance(part, (PositionalConvolution, LayerMix, Convolutions)):
                 part.initialise(generator)
+
+
+def same_number(page: ModelConfig, *names: str) -> None:
+    """Raises UnmaskError unless these fields have one positive number for each of the same number of layers."""
+    values = [getattr(page, name) for name in names]
+    if len({len(x) for x in values}) > 1 or not values[0] or min(map(min, values)) < 1:
+        raise UnmaskError(f"{', '.join(names)} must have one positive number for each layer.")

@@ -6,10 +6,8 @@ Shapes: B rows, T frames of a row, C channels of the convolutions, D width, M pl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.models.model import ModelConfig

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from unmask.models.speech import SpeechEncoder
+from unmask.models.convolutional_speech import ConvolutionalSpeech
 from unmask.nn.initialise import uniform_linear
 from unmask.nn.quantiser import ProductQuantiser, QuantisedHead
 from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wav2Vec2(SpeechEncoder):
+class Wav2Vec2(ConvolutionalSpeech):
     """The numbers that make a wav2vec 2.0; the defaults are the base model of the paper (section 4.2).
 
     codebooks, entries  G and V of the quantiser

@@ -3,13 +3,14 @@
 Recordings lie one after the other in a buffer, each from a multiple of the total stride on (`Tape`), and no window of a
 frame reaches beyond its recording. So a frame does not depend on padding or on the other recordings of a batch.
 
-Shapes: B rows, T places of a row, R recordings, L places of the buffer, M frames of all recordings, C channels, D width,
-N sequences, S frames of the longest one, K width of a kernel, G groups.
+Shapes: B rows, T places of a row, R recordings, L places of the buffer, M frames of all recordings, C channels of a
+frame, O outputs of a convolution, D width, N sequences, S frames of the longest one, K width of a kernel.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -85,7 +86,7 @@ class RecordingNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
         self.eps = eps
 
-    def initialise(self, generator: torch.Generator) -> None:
+    def reset_parameters(self) -> None:
         """Weights 1, biases 0."""
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
@@ -105,7 +106,7 @@ class RecordingNorm(nn.Module):
 class PlaceNorm(nn.LayerNorm):
     """Layer normalisation of each place."""
 
-    def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
+    def forward(self, x_LC: Tensor, tape: Tape | None = None) -> Tensor:
         """[L, C] -> [L, C]."""
         return super().forward(x_LC)
 
@@ -139,14 +140,27 @@ class StridedConvolution(nn.Linear):
         return self.activation(y_LO if self.norm is None else self.norm(y_LO, tape)), tape
 
 
-class Convolutions(nn.Module):
-    """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
-
-    gradient  factor on the gradients of all layers (`feature_grad_mult` of the authors' code)
+class Features(nn.Module, ABC):
+    """What a model reads of samples.
 
     hop       samples from the beginning of a frame to that of the next one
     window    samples that a frame depends on
     channels  C
+    """
+
+    hop: int
+    window: int
+    channels: int
+
+    @abstractmethod
+    def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
+        """[L] -> the features of frames [L', C], and where the frames of the recordings lie in them."""
+
+
+class Convolutions(Features):
+    """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
+
+    gradient  factor on the gradients of all layers (`feature_grad_mult` of the authors' code)
     """
 
     def __init__(self, layers: Sequence[StridedConvolution], *, gradient: float = 1.0) -> None:
@@ -155,8 +169,17 @@ class Convolutions(nn.Module):
         self.hop, self.window = reach([layer.kernel for layer in layers], [layer.stride for layer in layers])
         self.channels = layers[-1].out_features
 
+    def initialise(self, generator: torch.Generator) -> None:
+        """Weights from a normal with variance 2 / (inputs) (He et al. 2015, forward form); biases 0; norms as new."""
+        for part in self.modules():
+            if isinstance(part, StridedConvolution):
+                nn.init.kaiming_normal_(part.weight, generator=generator)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+            elif isinstance(part, RecordingNorm | PlaceNorm):
+                part.reset_parameters()
+
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
-        """[L] -> [L', C], and where the frames of the recordings lie in it."""
         x_LC = samples_L[:, None]
         for layer in self.layers:
             x_LC, tape = layer(x_LC, tape)
@@ -214,8 +237,7 @@ class PositionalConvolution(nn.Module):
 class FrameEmbedding(nn.Module):
     """The input of a Transformer over frames: dropout(norm(positions(masked(dropout(project(norm(features))))))).
 
-    features   samples -> features of frames, such as `Convolutions`, with `hop`, `window` and `channels` C:
-               (samples [L], tape) -> ([L', C], tape)
+    features   of frames from samples, such as `Convolutions`
     position   positions within each recording
     hides      whether it has a vector for masked frames; without one, masked frames are zero
     eps        of the norm of the features
@@ -225,7 +247,7 @@ class FrameEmbedding(nn.Module):
 
     def __init__(
         self,
-        features: nn.Module,
+        features: Features,
         position: PositionalConvolution,
         *,
         hides: bool,
