@@ -35,6 +35,7 @@ from unmask.huggingface.tables import (
     vector_decoder,
     vgg,
     vit,
+    wav2vec2,
 )
 from unmask.models.heads import asked_of
 from unmask.models.model import Model
@@ -69,6 +70,8 @@ TABLES: dict[str, Table[Any]] = {
         vgg.VGG,
         cct.CCT,
         mfcc_cnn.MFCC_CNN,
+        wav2vec2.WAV2VEC2,
+        wav2vec2.HUBERT,
         pegasus.PEGASUS,
         marian.MARIAN,
         t5.T5_PLAIN,

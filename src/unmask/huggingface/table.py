@@ -43,6 +43,11 @@ PUBLISHED: Mapping[str, Head] = {
     "pairs": Head("vectors"),
     "patches": Head("token", pretraining=True),
     "pixels": Head("pixels", pretraining=True),
+    "contrastive": Head("quantised", pretraining=True),
+    "ctc": Head("token"),
+    "speech_classification": Head("sequence"),
+    "verification": Head("embedding"),
+    "speakers": Head("prototypes"),
 }
 """The heads that the tables name, with their kinds: those of published classes, and those of folders of version 0.1.
 Any other head is stored under its own name, and config.json describes it (`unmask_own_heads`)."""

@@ -107,10 +107,9 @@ class SpeechEncoder(ModelConfig):
 
     def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
         """The numbers of outputs that the fields of a folder state."""
-        outputs = {head.kind: head.outputs for head in heads.values()}
-        return self.replace(
-            vocabulary=outputs.get("token", self.vocabulary), vector=outputs.get("embedding", self.vector)
-        )
+        fields = {"token": "vocabulary", "embedding": "vector", "quantised": "compared"}
+        outputs = {fields[head.kind]: head.outputs for head in heads.values() if head.kind in fields and head.outputs}
+        return self.replace(**outputs)
 
     def norm(self) -> nn.LayerNorm:
         return nn.LayerNorm(self.dim, self.eps)

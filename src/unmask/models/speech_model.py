@@ -54,14 +54,14 @@ class SpeechModel(StackModel):
         return mixed_BTD
 
     def frames(self, batch: Batch) -> Tensor:
-        """[B, T, C]: the normalised outputs of the convolutions at all frames, masked or not; zero at padding."""
-        return self.embedding.frames(batch.tokens, batch.signal)
+        """[B, T, C]: the normalised features of all frames, masked or not; zero at padding."""
+        return self.embedding.frames(batch.tokens, batch.signal)[0]
 
-    def forward_with_frames(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """(hidden states, frames) of one pass."""
-        found: list[Tensor] = []
+    def forward_with_frames(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """(hidden states, frames, features) of one pass: `frames`, and the same before they are normalised."""
+        found: list[tuple[Tensor, Tensor]] = []
 
-        def keep(_: nn.Module, __: object, outputs: tuple[Tensor, Tensor]) -> None:
+        def keep(_: nn.Module, __: object, outputs: tuple[Tensor, tuple[Tensor, Tensor]]) -> None:
             found.append(outputs[1])
 
         handle = self.embedding.register_forward_hook(keep)
@@ -69,7 +69,7 @@ class SpeechModel(StackModel):
             hidden_BTD = self(batch)  # a call of the model itself, which gathers sharded parameters
         finally:
             handle.remove()
-        return hidden_BTD, found[0]
+        return hidden_BTD, *found[0]
 
     def answer(self, name: str, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None = None) -> Tensor:
         """As `Model.answer`; an x-vector is computed from all frames of the recording that holds a place."""

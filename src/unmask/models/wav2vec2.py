@@ -37,7 +37,7 @@ class Wav2Vec2(ConvolutionalSpeech):
     def quantised_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """The quantiser, and the vectors that are compared (section 3.2)."""
         quantiser = ProductQuantiser(self.channels[-1], self.codebooks, self.entries, self.codes)
-        return QuantisedHead(quantiser, self.dim, self.compared, dropout=self.quantiser_dropout)
+        return QuantisedHead(quantiser, self.dim, head.outputs or self.compared, dropout=self.quantiser_dropout)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         super().initialise(module, seed)

@@ -263,8 +263,8 @@ class FrameEmbedding(nn.Module):
         self.position, self.norm = position, norm or nn.Identity()
         self.feature_dropout, self.dropout = map(Dropout, dropout)
 
-    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> Tensor:
-        """[B, T, C]: the normalised features of all frames, masked or not; zero at padding.
+    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> tuple[Tensor, Tensor]:
+        """[B, T, C] twice: the features of all frames, masked or not, normalised and as they are; zero at padding.
 
         Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
         """
@@ -273,26 +273,27 @@ class FrameEmbedding(nn.Module):
         hop, window = self.features.hop, self.features.window
         tape = Tape.of(signal.lengths.tolist(), hop, window)
         features_LC, tape = self.features(tape.lay(signal.values), tape)
-        frames_MC = self.feature_norm(features_LC[tape.rows(features_LC.device)].to(signal.values.dtype))
-        places_M = tape.spread(signal.places)
-        if len(places_M) != int((tokens_BT != Kind.PADDING).sum()):
+        features_MC = features_LC[tape.rows(features_LC.device)].to(signal.values.dtype)
+        real_BT1, places_M = (tokens_BT != Kind.PADDING)[..., None], tape.spread(signal.places)
+        if len(places_M) != int(real_BT1.sum()):
             raise UnmaskError(
                 f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
                 "number of places: use the processor of the model."
             )
-        frames_NC = frames_MC.new_zeros(tokens_BT.numel(), frames_MC.shape[-1]).index_copy(0, places_M, frames_MC)
-        return frames_NC.unflatten(0, tokens_BT.shape)
+        flat_NC = features_MC.new_zeros(tokens_BT.numel(), features_MC.shape[-1])
+        features_BTC = flat_NC.index_copy(0, places_M, features_MC).unflatten(0, tokens_BT.shape)
+        return self.feature_norm(features_BTC).where(real_BT1, 0), features_BTC
 
     def forward(
         self, tokens_BT: Tensor, documents_BT: Tensor | None = None, signal: Signal | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """[B, T] -> the input of the first block [B, T, D], and the frames [B, T, C], as `frames` returns them."""
-        frames_BTC = self.frames(tokens_BT, signal)
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """[B, T] -> the input of the first block [B, T, D], and what `frames` returns."""
+        frames_BTC, features_BTC = self.frames(tokens_BT, signal)
         x_BTD = self.feature_dropout(self.project(frames_BTC).to(frames_BTC.dtype))
-        x_BTD = torch.where((tokens_BT == Kind.SIGNAL)[..., None], x_BTD, x_BTD.new_zeros(()))
+        x_BTD = x_BTD.where((tokens_BT == Kind.SIGNAL)[..., None], 0)
         if self.mask is not None:
             x_BTD = torch.where((tokens_BT == Kind.MASK)[..., None], self.mask, x_BTD)
-        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), frames_BTC
+        return self.dropout(self.norm(self.position(x_BTD, documents_BT))), (frames_BTC, features_BTC)
 
 
 class _Scale(torch.autograd.Function):

@@ -259,7 +259,7 @@ class MaskedContrastiveConfig(RecordingConfig):
         return {**super().model_fields(processor), "compared": self.projection}
 
     def of_model(self, model: Any) -> Self:
-        return replace(self, projection=model.compared)
+        return replace(self, projection=getattr(model, "compared", self.projection))
 
     def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
         check_lengths(processor, splits)

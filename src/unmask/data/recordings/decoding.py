@@ -18,10 +18,8 @@ import numpy as np
 
 from unmask.errors import UnmaskError, needs
 
-SUFFIXES = frozenset(
-    (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".caf")
-    + (".nist", ".sph", ".w64", ".rf64")
-)
+_COMMON = (".wav", ".wave", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".aifc", ".au", ".caf")
+SUFFIXES = frozenset((*_COMMON, ".nist", ".sph", ".w64", ".rf64"))
 """Suffixes of files of recordings."""
 LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # samples a second
 LONGEST = 24 * 3600  # seconds; a small file may last for years when decoded
