@@ -136,7 +136,10 @@ async function attentionTab(root, model) {
 
 // ---------------------------------------------------------------------------------------------------- words
 
-function wordsTab(root, model) {
+async function wordsTab(root, model) {
+  empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
+  const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
+  if (about?.pictures || about?.recordings) return nothing(root, `This model reads ${about.pictures ? "pictures" : "recordings"}, and has no table of word vectors.`);
   if (model.kind === "contextual-words") {
     return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it computes the vector of a word from its characters and from the words around it."), contextForm(model));
   }
@@ -215,7 +218,7 @@ async function insideTab(root, model) {
       const look = ({ data }) => draw(name, (shown = data));
       seed.onchange = () => shown && draw(name, shown);
       empty(stage);
-      return void empty(controls, recordingForm(look), h("div", { class: "row" }, field("Seed of the masked frames", seed)));
+      return void empty(controls, recordingForm(look), about.frames ? h("div", { class: "row" }, field("Seed of the masked frames", seed)) : null);
     }
     const { form, input } = textForm("Text", ANIMAL, (text) => draw(name, text), h("div", { class: "row" }, more[name] ?? []));
     empty(controls, ["masking", "wordpiece", "masks"].includes(name) ? form : null);

@@ -11,7 +11,7 @@ let last = null; // the recording that all tabs show
 
 /** The form; `done({name, data})` gets each recording, and at once the last one of another tab. `name` labels it. */
 export function recordingForm(done, { name = "Recording", shared = true } = {}) {
-  const wrong = h("p", { class: "error", role: "alert" });
+  const wrong = h("p", { class: "error", role: "alert" }), given = h("p", { class: "note" });
   const input = h("input", { type: "file", accept: "audio/*,.wav,.flac,.ogg,.opus,.mp3,.aiff,.au,.caf,.nist,.sph", "aria-label": name, onchange: () => take(input.files[0]) });
   const button = h("button", { type: "button", onclick: () => (running ? running.stop() : listen()) }, "Record");
   let running = null;
@@ -22,6 +22,7 @@ export function recordingForm(done, { name = "Recording", shared = true } = {}) 
     try {
       const found = { name: title, data: await encoded(file) };
       if (shared) last = found;
+      empty(given, file === input.files[0] ? null : `Given: ${title}`);
       done(found);
     } catch (error) {
       empty(wrong, error.message);
@@ -47,9 +48,10 @@ export function recordingForm(done, { name = "Recording", shared = true } = {}) 
     "form",
     { onsubmit: (event) => event.preventDefault(), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), take(event.dataTransfer.files[0])) },
     h("div", { class: "row" }, field(`${name}: choose a file, drop one here, or record`, input), button),
+    given,
     wrong,
   );
-  if (shared && last) queueMicrotask(() => done(last));
+  if (shared && last) queueMicrotask(() => (empty(given, `Given: ${last.name}`), done(last)));
   return form;
 }
 

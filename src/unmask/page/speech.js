@@ -45,13 +45,11 @@ export function classifyRecording(root, model) {
 export function compareRecordings(root, model) {
   const place = h("div", { "aria-live": "polite" }), given = [null, null];
   const forms = given.map((_, i) => {
-    const name = h("p", { class: "note" });
     const form = recordingForm((recording) => {
       given[i] = recording.data;
-      empty(name, recording.name);
       if (given.every(Boolean)) compare();
     }, { name: `${["First", "Second"][i]} recording`, shared: false });
-    return h("div", { class: "card" }, form, name);
+    return h("div", { class: "card" }, form);
   });
   const compare = () =>
     into(place, predict(model, { recording: given[0], other: given[1] }), (found) => {

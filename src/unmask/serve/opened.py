@@ -165,18 +165,22 @@ class Opened:
         be decoded."""
         return decoding.decode(source, self.recording_processor.rate, end=LONGEST + 1)
 
-    def features(self, source: Path | bytes, *, seed: int = 0) -> Data:
-        """A recording as the model reads it, with what its task recognises along the time axis: see
-        `visualize.recording_features`. Raises UnmaskError for a model that reads something else."""
+    @property
+    def masks_frames(self) -> Masking | None:
+        """How the objective of this folder masks the frames of recordings; None for others."""
         run = read_json(self.folder / "run.json") if (self.folder / "run.json").is_file() else None
         config = registry.trained_by(self.model.config, tuple(self.model.heads), run)
         fields = {} if config is None else config.leaves()
-        masking = Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
+        return Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
+
+    def features(self, source: Path | bytes, *, seed: int = 0) -> Data:
+        """A recording as the model reads it, with what its task recognises along the time axis: see
+        `visualize.recording_features`. Raises UnmaskError for a model that reads something else."""
         processor, samples_N, lanes = self.recording_processor, self.samples(source), list[Data]()
         if self.predictor is not None and isinstance(task := self.predictor.task, RecordingTask):
             [found] = self.predictor.found([Recording(place="The recording", source=source)])
             lanes = spoken(task.along(found))
-        return features(self.model, processor, samples_N, masking=masking, lanes=lanes, seed=seed)
+        return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

@@ -144,6 +144,7 @@ def _inside(asked: Asked) -> Data:
         "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if masks else "",
         "pictures": opened.reads_pictures,
         "recordings": opened.reads_recordings,
+        "frames": opened.reads_recordings and opened.masks_frames is not None,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
 
