@@ -20,10 +20,12 @@ from hypothesis import strategies as st
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.data.files.building import decoded
 from unmask.data.files.damage import Failures
+from unmask.data.files.shards import ShardWriter, Unit
 from unmask.data.labelled.dataset import overlap
 from unmask.data.pictures import decoding
-from unmask.data.pictures.building import Decode, Writer, build, decoded
+from unmask.data.pictures.building import Decode, build
 from unmask.data.pictures.corpus import PictureCorpus, Shard, Stored
 from unmask.data.pictures.decoding import decode, shrink
 from unmask.data.pictures.folder import PictureFolder, Pictures
@@ -186,11 +188,11 @@ def test_shards_return_what_was_written(data, tmp_path_factory):
     rows = st.lists(
         st.tuples(names, st.sampled_from(["", "a", "ü"]), sides, sides, st.sampled_from([1, 3])), min_size=1
     )
-    writer, expected = Writer(out, data.draw(st.integers(1, 400))), []
+    writer, expected = ShardWriter(out, Shard, data.draw(st.integers(1, 400))), []
     for i, (name, label, height, width, channels) in enumerate(data.draw(rows)):
         pixels = np.random.default_rng(i).integers(0, 256, (height, width, channels), dtype=np.uint8)
         name = name.encode("utf-8", "replace").decode()
-        writer.add(name, label, pixels, bytes([i]) * 16)
+        writer.add(Unit(name, label, pixels, pixels.shape, bytes([i]) * 16))
         expected.append((name, label, pixels, (bytes([i]) * 16).hex()))
     writer.close()
     stored = [

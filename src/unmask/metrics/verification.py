@@ -52,6 +52,16 @@ class Roc(NamedTuple):
         where both are equally frequent, as in the pairs of LFW (Huang et al. 2007)."""
         return float((1 + self.tar - self.far).max() / 2)
 
+    def detection_cost(self, prior: float = 0.01) -> float:
+        """The least cost of detection, min over the thresholds of prior * (1 - tar) + (1 - prior) * far, divided by
+        that of the better of two constant answers (NIST 2016 Speaker Recognition Evaluation plan, section 3.1, with
+        equal costs of both errors).
+
+        prior  probability that a pair is of one class
+        """
+        costs = prior * (1 - self.tar) + (1 - prior) * self.far
+        return float(costs.min() / min(prior, 1 - prior))
+
     def tar_at(self, far: float) -> float:
         """The true accept rate at the lowest threshold whose false accept rate is at most `far`."""
         return float(self.tar[self.far <= far].max())

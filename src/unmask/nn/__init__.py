@@ -40,6 +40,7 @@ from unmask.nn.dropout import Dropout, DropPath
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
+    Cosines,
     LanguageModelHead,
     Pooler,
     ProjectedHead,
@@ -102,6 +103,7 @@ __all__ = [
     "Convolution",
     "ConvolutionalDecoder",
     "ConvolutionalEncoder",
+    "Cosines",
     "CrossMask",
     "DilatedStack",
     "DotAttention",

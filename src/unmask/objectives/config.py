@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -15,6 +16,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
 
 Kind = TypeVar("Kind", bound="ObjectiveConfig")
+Shown = Callable[[], AbstractContextManager[Callable[[str, int, int | None], None]]]
 
 
 class Data(Protocol):
@@ -92,6 +94,16 @@ class ObjectiveConfig(Config):
         """The fields of a new model that its processor decides: for texts, the vocabulary's size and padding."""
         own = self.processor(processor)
         return {"vocabulary": own.size, "padding": own.pad}
+
+    def prepared(
+        self, corpora: Sequence[Data], processor: Any, out: Path, say: Callable[[str], None], progress: Shown
+    ) -> Self:
+        """This config with what its objective computes from the corpora before a run, which is kept in the folder `out`
+        of the run and computed once.
+
+        say       shows a sentence          progress  a context with a function (what, number done, total or None)
+        """
+        return self
 
     def model_settings(self) -> dict[str, Any]:
         """Fields of the model that record how it was trained by this objective. They follow the run, also where it

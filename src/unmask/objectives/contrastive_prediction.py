@@ -28,6 +28,10 @@ from unmask.types import Batch, Head, Loss, Target
 AT_ONCE = 16  # recordings that are compared at once, which bounds the memory
 NOTHING = 0.02
 """Share of the loss of guessing by which a run must be below it, or it has learned nothing."""
+SHOWN = (
+    ("correct_1", "Next frames: accuracy of the first step ahead"),
+    ("correct_K", "Next frames: accuracy of the last step ahead"),
+)
 
 
 class ContrastivePrediction(RecordingObjective):
@@ -42,7 +46,7 @@ class ContrastivePrediction(RecordingObjective):
     """
 
     name = "prediction"
-    terms = (Term("prediction", "next frames", accuracy="next frames that were told from all others"),)
+    terms = (Term("prediction", "next frames", more=SHOWN),)
     head_labels = (("prediction", "next-frame"),)
 
     def __init__(self, processor: RecordingProcessor, *, steps: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.data.recordings.clustering import Clustering, Progress, cluster, entropy
+from unmask.data.recordings.clustering import Clustering, cluster, entropy
 from unmask.data.recordings.features import Mfcc
 from unmask.data.recordings.labels import FrameLabels, LabelledRecordings
 from unmask.data.recordings.processor import RecordingProcessor
@@ -23,7 +23,7 @@ from unmask.data.source import Cropped
 from unmask.errors import UnmaskError, plural
 from unmask.files import MANIFEST
 from unmask.models.model import Model
-from unmask.objectives.config import Data
+from unmask.objectives.config import Data, Shown
 from unmask.objectives.objective import Objective, Term
 from unmask.objectives.recordings import (
     RecordingConfig,
@@ -37,6 +37,7 @@ from unmask.types import Batch, Example, Head, Kind, Loss, Target
 
 COLLAPSED = 0.1
 """Share of the perplexity of the labels below which that of the predictions is called a collapse."""
+SHOWN = (("perplexity", "Clusters in use: perplexity of the predictions"),)
 
 
 class MaskedClusters(RecordingObjective):
@@ -53,8 +54,8 @@ class MaskedClusters(RecordingObjective):
 
     name = "clusters"
     terms = (
-        Term("clusters", "clusters of masked frames", accuracy="masked frames whose cluster was predicted"),
-        Term("unmasked", "clusters of other frames", accuracy="unmasked frames whose cluster was predicted"),
+        Term("clusters", "clusters of masked frames", more=SHOWN),
+        Term("unmasked", "clusters of other frames"),
         Term("features", "size of the features"),
     )
     head_labels = (("clusters", "masked-cluster"),)
@@ -199,7 +200,7 @@ class MaskedClustersConfig(RecordingConfig):
     learned: ClassVar[str] = "clusters of recordings"
     example: ClassVar[str] = "hubert-tiny"
     objective = MaskedClusters
-    requires: ClassVar[frozenset[str]] = frozenset({"recordings", "masked frames"})
+    requires: ClassVar[frozenset[str]] = frozenset({"recordings", "masked frames", "clusters"})
     own_heads: ClassVar[frozenset[str]] = frozenset({"clusters"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("frames", "clusters"),)
 
@@ -209,7 +210,7 @@ class MaskedClustersConfig(RecordingConfig):
         processor: RecordingProcessor,
         out: Path,
         say: Callable[[str], None],
-        progress: Progress | None = None,
+        progress: Shown,
     ) -> Self:
         """This config with labels: those that it names, or clusters of MFCC, which are written into `out` once."""
         if self.labels is not None:
@@ -224,7 +225,10 @@ class MaskedClustersConfig(RecordingConfig):
             )
             settings, features = Clustering(clusters=self.clusters), Mfcc.of(processor)
             facts = {"features": {"kind": "mfcc", **features.to_dict()}}
-            cluster(splits, processor, features, settings, folder, facts=facts, progress=progress)
+            with progress() as show:
+                cluster(splits, processor, features, settings, folder, facts=facts, progress=show)
+        if FrameLabels(folder).clusters != self.clusters:
+            raise UnmaskError(f"{folder} has another number of clusters than {self.clusters}: delete it to start anew.")
         return replace(self, labels=str(folder))
 
     def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:

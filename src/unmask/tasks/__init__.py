@@ -22,6 +22,7 @@ from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting, evaluating
+from unmask.tasks.verification import Verification
 
 __all__ = [
     "TASKS",
@@ -40,6 +41,7 @@ __all__ = [
     "SpeechRecognition",
     "Tagging",
     "Task",
+    "Verification",
     "answered",
     "doubting",
     "evaluating",
@@ -67,5 +69,6 @@ for task in (
     PictureEmbedding,
     SpeechClassification,
     SpeechRecognition,
+    Verification,
 ):
     TASKS[task.task_name] = task

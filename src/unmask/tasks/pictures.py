@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
 from unmask.tasks.encoded import Encoded
-from unmask.tasks.forms import Form, Input, Object
+from unmask.tasks.file_forms import FileForm
+from unmask.tasks.forms import Form
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Task
 
@@ -41,34 +40,6 @@ class PictureRows(Rows):
     LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
 
 
-class PictureForm(Form):
-    """A picture: on the command line the name of its file, in a request {"picture": its bytes in Base64}."""
-
-    wanted = object = lacking = 'an object such as {"picture": "<the bytes of a file in Base64>"}'
-    known = frozenset({"picture"})
-
-    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
-        raise UnmaskError(f"Text {number} is a text, and this model reads pictures; it must be {self.wanted}.")
-
-    def line(self, line: str, number: int, *, single: bool = False) -> Input:
-        """The picture in the file that a line names."""
-        path = Path(line.strip())
-        if not path.is_file():
-            raise UnmaskError(f"There is no picture {path}; give the name of a file.")
-        return {"picture": path.read_bytes()}
-
-    def row(self, values: Object, place: str) -> Row:
-        given = values.get("picture")
-        if isinstance(given, str):
-            try:
-                given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)
-            except binascii.Error:
-                raise UnmaskError(f"{place}: the picture is not Base64.") from None
-        if not isinstance(given, bytes) or not given:
-            raise UnmaskError(f"{place} has no picture; it must be {self.wanted}.")
-        return Picture(place=place, source=given)
-
-
 class PictureTask(Task):
     """A task whose rows are pictures with a label."""
 
@@ -77,7 +48,7 @@ class PictureTask(Task):
     folders = True
     rate_share: ClassVar[float | None] = 0.1
     rows_are = "pictures with a label"
-    form: ClassVar[Form] = PictureForm()
+    form: ClassVar[Form] = FileForm("picture", Picture)
     tokens_at_once: ClassVar[int | None] = (
         2_048  # pictures have one length: a larger batch has no padding (docs/log.md)
     )

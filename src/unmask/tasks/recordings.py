@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +20,8 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig
 from unmask.tasks.encoded import Encoded
-from unmask.tasks.forms import Form, Input, Object
+from unmask.tasks.file_forms import FileForm
+from unmask.tasks.forms import Form
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Task
 
@@ -75,34 +74,6 @@ class LabelledRecordingRows(RecordingRows):
     LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
 
 
-class RecordingForm(Form):
-    """A recording: on the command line the name of its file, in a request {"recording": its bytes in Base64}."""
-
-    wanted = object = lacking = 'an object such as {"recording": "<the bytes of a file in Base64>"}'
-    known = frozenset({"recording"})
-
-    def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
-        raise UnmaskError(f"Text {number} is a text, and this model reads recordings; it must be {self.wanted}.")
-
-    def line(self, line: str, number: int, *, single: bool = False) -> Input:
-        """The recording in the file that a line names."""
-        path = Path(line.strip())
-        if not path.is_file():
-            raise UnmaskError(f"There is no recording {path}; give the name of a file.")
-        return {"recording": path.read_bytes()}
-
-    def row(self, values: Object, place: str) -> Row:
-        given = values.get("recording")
-        if isinstance(given, str):
-            try:
-                given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)
-            except (binascii.Error, ValueError):
-                raise UnmaskError(f"{place}: the recording is not Base64.") from None
-        if not isinstance(given, bytes) or not given:
-            raise UnmaskError(f"{place} has no recording; it must be {self.wanted}.")
-        return Recording(place=place, source=given)
-
-
 class RecordingTask(Task):
     """A task whose rows are recordings.
 
@@ -114,7 +85,7 @@ class RecordingTask(Task):
     folders = True
     rate_share: ClassVar[float | None] = 0.1
     rows_are = "recordings with a label"
-    form: ClassVar[Form] = RecordingForm()
+    form: ClassVar[Form] = FileForm("recording", Recording)
     usual_length: ClassVar[int] = USUAL_LENGTH
     tokens_at_once: ClassVar[int | None] = 1_024
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from unmask.data.files.building import KEPT, Progress, decoded
 from unmask.data.files.copies import copies_note, copies_of
 from unmask.data.files.items import Items, shares
-from unmask.data.pictures.building import KEPT, Decode, decoded, size_of
+from unmask.data.pictures.building import Decode, size_of
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +54,13 @@ def check(items: Items[Any], *, workers: int = 1, progress: Progress | None = No
     sizes, modes, classes = Counter[str](), Counter[str](), Counter[str]()
     names, labels, digests, reasons, shorter = list[str](), list[str](), list[bytes](), list[str](), array("I")
     for found in decoded(items, Decode(keep=False), workers):
-        for (name, label), shape, mode in zip(found.items, found.shapes, found.modes, strict=True):
-            names.append(name)
-            labels.append(label)
-            sizes[size_of(shape)] += 1
-            modes[mode] += 1
-            shorter.append(min(shape[:2]))
-        digests += found.digests
+        for unit in found.units:
+            names.append(unit.name)
+            labels.append(unit.label)
+            digests.append(unit.digest)
+            sizes[size_of(unit.shape)] += 1
+            modes[unit.facts] += 1
+            shorter.append(min(unit.shape[:2]))
         reasons += [reason for reason, _ in found.damaged]
         if progress is not None:
             progress("pictures", len(names) + len(reasons), items.count)

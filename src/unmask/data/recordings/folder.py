@@ -31,6 +31,7 @@ class Recordings:
     sources   the recording of each unit
     headers   [U, 2] int64: samples and rate of the whole recording
     spans     [U, 2] float64: begin and end of the unit, in seconds; the end is infinite if it is that of the recording
+    names     of each unit, in its data: that of the file and, for a part that begins later, its begin in seconds
     rate      samples a second that are read; recordings of another rate are resampled
     labels    of each unit, such as its language, "" without one
     failures  the recordings of the folder that could not be decoded so far; None: the first of them is an error
@@ -39,6 +40,7 @@ class Recordings:
     sources: Sequence[Source]
     headers: np.ndarray
     spans: np.ndarray
+    names: Sequence[str]
     rate: int
     labels: Sequence[str] = ()
     failures: Failures | None = None
@@ -53,7 +55,11 @@ class Recordings:
 
     def read(self, unit: int) -> np.ndarray:
         """Decode a unit, or the next one that can be decoded: see `first_sound`."""
-        return first_sound(self._decode, unit, len(self.sources), self.failures)
+        return self.located(unit)[1]
+
+    def located(self, unit: int) -> tuple[int, np.ndarray]:
+        """As `read`, with the number of the unit that was decoded."""
+        return first_sound(lambda number: (number, self._decode(number)), unit, len(self.sources), self.failures)
 
     def _decode(self, unit: int) -> np.ndarray:
         begin, end = self.spans[unit].tolist()
@@ -66,8 +72,10 @@ class Recordings:
     def take(self, units: np.ndarray) -> Recordings:
         """Some of the units [U'], as a source."""
         chosen = [self.sources[unit] for unit in units.tolist()]
+        names = [self.names[unit] for unit in units.tolist()]
         labels = [self.labels[unit] for unit in units.tolist()] if self.labels else ()
-        return replace(self, sources=chosen, headers=self.headers[units], spans=self.spans[units], labels=labels)
+        headers, spans = self.headers[units], self.spans[units]
+        return replace(self, sources=chosen, headers=headers, spans=spans, names=names, labels=labels)
 
 
 def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:
@@ -77,6 +85,11 @@ def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:
     edges = np.arange(count + 1) * (seconds / count)
     edges[-1] = np.inf
     return np.stack([edges[:-1], edges[1:]], 1)
+
+
+def named(name: str, begin: float) -> str:
+    """The name of a unit: that of its recording and, unless it is the first part, where it begins."""
+    return f"{name}#{begin:.3f}" if begin else name
 
 
 class RecordingFolder(MediaFolder[Header]):
@@ -112,6 +125,7 @@ class RecordingFolder(MediaFolder[Header]):
             [self.paths[number] for number in numbers],
             np.array([(self.headers[number].samples, self.headers[number].rate) for number in numbers], np.int64),
             np.array([span for _, span in parts]),
+            [named(self.paths[number].relative_to(self.folder).as_posix(), span[0]) for number, span in parts],
             self.processor.rate,
             [class_of(self.paths[number], self.folder) if labelled else "" for number in numbers],
             self.failures,
