@@ -15,7 +15,7 @@ from unmask.data.processor import Processor
 from unmask.data.recordings.decoding import SUFFIXES
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import LABELS, Recording, Wanted, hold_out_groups, holds_recordings, labelled
+from unmask.data.recordings.reading import Recording, Wanted, are_recordings, hold_out_groups, labelled
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig
@@ -70,7 +70,7 @@ class LabelledRecordingRows(RecordingRows):
     label: str | None = column()
     stratify: bool = True
 
-    WANTED: ClassVar[Wanted] = Wanted(labels=LABELS, needs="label")
+    WANTED: ClassVar[Wanted] = Wanted()
     LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
 
 
@@ -99,7 +99,7 @@ class RecordingTask(Task):
 
     @classmethod
     def holds(cls, path: Path) -> bool:
-        return holds_recordings(path)
+        return are_recordings(path)
 
     @classmethod
     def processor_of(cls, loaded: Loaded[Any], owner: object) -> Processor[Any]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import LABELS, SPEAKERS, Recording, RecordingPair, Wanted
+from unmask.data.recordings.reading import SPEAKERS, Recording, RecordingPair, Wanted
 from unmask.errors import UnmaskError
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model
@@ -51,7 +51,7 @@ class VerificationRows(RowsOfClasses, RecordingRows):
 
     label: str | None = column()
 
-    WANTED: ClassVar[Wanted] = Wanted(labels=(*SPEAKERS, *LABELS), needs="label")
+    WANTED: ClassVar[Wanted] = Wanted(labels=(*SPEAKERS, *Wanted.labels))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,29 +8,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unmask.data.files.tables import column_of, format_by_name, guess_format, read_table
-from unmask.data.files.tables import rows as rows_of
+from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.damage import damaged
+from unmask.data.files.items import BYTES, PATH, SHOWN, class_of, visible
+from unmask.data.files.tables import column_of, guess_format, read_table
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.recordings.decoding import SUFFIXES, Source, decode, digest_of, header
+from unmask.data.recordings.items import RECORDINGS, holds_recordings, items_of, span_in
 from unmask.errors import UnmaskError, plural
 
-RECORDINGS = ("recording", "audio", "path", "file", "file_name", "filename", "wav", "clip", "audio_filepath")
-LABELS = ("label", "class", "category", "target", "word", "command", "digit", "emotion", "language")
 SPEAKERS = ("speaker", "speaker_id", "client_id")
 TRANSCRIPTS = ("text", "transcript", "transcription", "sentence")
-BEGINS, ENDS = ("begin", "start"), ("end", "stop")
-"""Usual names of columns, in lower case."""
+"""Usual names of columns."""
 
-BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging Face hub
-SHOWN = 3  # names in a note
+SAID = {"label": "labels", "text": "transcripts", "group": "groups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +106,7 @@ class Wanted:
     label: str | None = None
     text: str | None = None
     group: str | None = None
-    labels: tuple[str, ...] = LABELS
+    labels: tuple[str, ...] = RECORDINGS.labels
     needs: str = "label"
 
 
@@ -123,23 +122,17 @@ def labelled(path: Path, wanted: Wanted | None = None, *, encoding: str | None =
     return of_folder(path, wanted) if path.is_dir() else of_table(path, wanted, encoding=encoding)
 
 
-def holds_recordings(path: Path) -> bool:
-    """Whether the data are recordings: a folder in which at least half of the files are, a file of sound, or a table
-    whose first row names one."""
+def are_recordings(path: Path) -> bool:
+    """Whether labelled rows are recordings: a folder in which at least half of the files are, or a table whose first
+    row names a file of sound, or has its bytes."""
     if path.is_dir():
-        sounds = [one.suffix.lower() in SUFFIXES for one in path.rglob("*") if one.is_file() and not _hidden(one, path)]
-        return sum(sounds) * 2 >= max(1, len(sounds))
-    if path.suffix.lower() in SUFFIXES:
-        return True
-    format = format_by_name(path)
-    if format in (None, "conll"):
-        return False
+        return holds_recordings(path)
     try:
-        cells = next(rows_of(path, format))[1]
-    except (UnmaskError, StopIteration):  # the reader of texts says what is wrong
+        first = next(iter(items_of(path)), None)
+    except UnmaskError:  # the reader of texts says what is wrong
         return False
-    named = [cells[name] for name in cells if name.removesuffix(PATH).lower() in RECORDINGS]
-    return any(Path(str(one)).suffix.lower() in SUFFIXES for one in named)
+    source = None if first is None else first.source
+    return isinstance(source, bytes) or (isinstance(source, Path) and source.suffix.lower() in SUFFIXES)
 
 
 def of_folder(folder: Path, wanted: Wanted) -> Dataset:
@@ -150,67 +143,49 @@ def of_folder(folder: Path, wanted: Wanted) -> Dataset:
     """
     if wanted.needs == "text":
         raise UnmaskError(f"{folder} is a folder, which has no transcripts: give a table with columns path and text.")
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not _hidden(path, folder))
-    found = [path for path in paths if path.suffix.lower() in SUFFIXES]
+    found, others = RECORDINGS.files_in(folder)
     if not found:
-        raise UnmaskError(f"{folder} has no recordings: files such as .wav or .flac, in it or in its subfolders.")
+        raise UnmaskError(f"{folder} has no recordings: files such as {RECORDINGS.usual}, in it or in its subfolders.")
     if wanted.label is None and (loose := [path for path in found if path.parent == folder]):
         raise UnmaskError(
-            f"{folder} must have a subfolder of recordings for each class, but {loose[0].name} is in none of them "
-            f"({plural(len(loose), 'such recording')}); or give an expression for the names with --label."
+            f"{folder} must have a subfolder of recordings for each class, but {visible(loose[0].name)} is in none of "
+            f"them ({plural(len(loose), 'such recording')}); or give an expression for the names with --label."
         )
-    label = None if wanted.label is None else Pattern(wanted.label, "--label")
-    group = None if wanted.group is None else Pattern(wanted.group, "--group")
+    find = {name: Pattern(given, f"--{name}") for name in ("label", "group") if (given := getattr(wanted, name))}
     rows = []
     for path in found:
-        name = path.relative_to(folder).as_posix()
-        rows.append(
-            Recording(
-                label=_printable(name.partition("/")[0], folder) if label is None else label(name, str(path)),
-                place=str(path),
-                source=path,
-                group="" if group is None else group(name, str(path)),
-            )
-        )
-    others = len(paths) - len(found)
-    are = "is no recording" if others == 1 else "are no recordings"
-    notes = (f"Skipped {plural(others, 'file')} that {are}",) if others else ()
-    columns = {"recording": "files", "label": "folders" if label is None else "names"}
+        name, place = path.relative_to(folder).as_posix(), visible(str(path))
+        values = {role: pattern(name, place) for role, pattern in find.items()}
+        rows.append(Recording(**{"label": class_of(path, folder), **values}, place=place, source=path))
+    notes = RECORDINGS.left_out(folder, others, () if wanted.label else {row.label for row in rows})
+    columns = {"recording": "files", "label": "names" if wanted.label else "folders"}
     return Dataset(folder, tuple(in_turns(rows)), columns, notes)
 
 
 def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Dataset:
     """The recordings of a table; see `labelled`."""
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
-    names = [*table.columns, *(one.removesuffix(BYTES) for one in table.columns if one.endswith(BYTES))]
-    recording = _column(names, wanted.recording, RECORDINGS, "recordings", path)
-    label, text, group = wanted.label, wanted.text, wanted.group
-    if wanted.needs == "label" and not _is_pattern(label):
-        label = _column(table.columns, label, wanted.labels, "labels", path)
-    if wanted.needs == "text":
-        text = _column(table.columns, text, TRANSCRIPTS, "transcripts", path)
-    if group is not None and not _is_pattern(group):
-        group = _column(table.columns, group, (), "groups", path)
-    begin, end = column_of(table.columns, BEGINS), column_of(table.columns, ENDS)
-    finds = {
-        "label": _finder(table.columns, label if wanted.needs == "label" else None, "--label"),
-        "text": _finder(table.columns, text if wanted.needs == "text" else None, "--text"),
-        "group": _finder(table.columns, group, "--group"),
+    nested = [name.removesuffix(BYTES) for name in table.columns if name.endswith(BYTES)]
+    recording = RECORDINGS.column([*table.columns, *nested], wanted.recording, path)
+    usual = {"label": wanted.labels, "text": TRANSCRIPTS}
+    asked = {role: getattr(wanted, role) for role in ("label", "text", "group")}
+    read = [role for role in asked if role == wanted.needs or (role == "group" and asked[role])]
+    roles = {
+        role: column_in(table.columns, asked[role], usual.get(role, ()), SAID[role], path)
+        for role in read
+        if not is_pattern(asked[role])
     }
+    find = {role: Pattern(asked[role], f"--{role}") for role in read if role not in roles}
     rows = []
     for number, cells in table.rows:
         place = f"{path}:{number}"
-        source, name = _source(cells, recording, path.parent, place)
-        values = {role: find(cells, name, place) for role, find in finds.items()}
-        first, last = _seconds(cells, begin, place) or 0.0, _seconds(cells, end, place)
-        if last is not None and last <= first:
-            raise UnmaskError(f"{place}: the end, {last:g} s, must be after the begin, {first:g} s.")
-        rows.append(Recording(place=place, source=source, begin=first, end=last, **values))
-    roles = {"recording": recording, "label": label, "text": text, "group": group, "begin": begin, "end": end}
-    used = {
-        role: name for role, name in roles.items() if name and (role not in ("label", "text") or role == wanted.needs)
-    }
-    return Dataset(path, tuple(rows), used)
+        source = RECORDINGS.source_in(cells, recording, path.parent, place)
+        begin, end = span_in(cells, place)
+        name = str(cells.get(recording + PATH) or ("" if isinstance(source, bytes) else cells[recording]))
+        values = {role: value_in(cells, column, place) for role, column in roles.items()}
+        values |= {role: pattern(name, place) for role, pattern in find.items()}
+        rows.append(Recording(**values, place=place, source=source, begin=begin, end=end))
+    return Dataset(path, tuple(rows), {"recording": recording, **roles, **dict.fromkeys(find, "names")})
 
 
 class Pattern:
@@ -236,68 +211,27 @@ class Pattern:
         return found[1]
 
 
-def _is_pattern(name: str | None) -> bool:
+def is_pattern(name: str | None) -> bool:
+    """Whether the name of a column is an expression for the names of files instead."""
     return name is not None and "(" in name
 
 
-def _finder(columns: Sequence[str], name: str | None, option: str) -> Callable[[Mapping[str, Any], str, str], str]:
-    """(cells, name of the file, place) -> the value of a column, or what a pattern finds; empty for no column."""
-    if name is None:
-        return lambda cells, file, place: ""
-    if name not in columns:
-        pattern = Pattern(name, option)
-        return lambda cells, file, place: pattern(file, place)
-
-    def value(cells: Mapping[str, Any], file: str, place: str) -> str:
-        found = cells.get(name)
-        if found is None or not str(found).strip():
-            raise UnmaskError(f"{place}: the column '{name}' is empty; every recording needs a value.")
-        return str(found).strip()
-
-    return value
-
-
-def _column(names: Sequence[str], asked: str | None, usual: Sequence[str], what: str, path: Path) -> str:
-    found = column_of(names, (asked,) if asked is not None else usual)
-    if found is None and asked is not None:
+def column_in(names: Sequence[str], asked: str | None, usual: Sequence[str], what: str, path: Path) -> str:
+    """The column of this name, ignoring case, else the first with a usual one. Raises UnmaskError if there is none."""
+    found = column_of(names, (asked,) if asked else usual)
+    if found is None and asked:
         raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
     if found is None:
         raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
     return found
 
 
-def _source(cells: Mapping[str, Any], column: str, folder: Path, place: str) -> tuple[Path | bytes, str]:
-    """The recording of a row: bytes, or a path relative to the folder of the table; and its name, if it has one."""
-    name = cells.get(column + PATH)
-    value = cells.get(column) or cells.get(column + BYTES) or name
-    if isinstance(value, bytes) and value:
-        return value, str(name or "")
-    if isinstance(value, str) and value.strip():
-        return folder / value.strip(), value.strip()
-    raise UnmaskError(f"{place}: there is no recording; give the path of a file, or its bytes.")
-
-
-def _seconds(cells: Mapping[str, Any], column: str | None, place: str) -> float | None:
-    value = None if column is None else cells.get(column)
+def value_in(cells: Mapping[str, Any], column: str, place: str) -> str:
+    """The value of a row. Raises UnmaskError if it is empty."""
+    value = cells.get(column)
     if value is None or not str(value).strip():
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise UnmaskError(f"{place}: the column '{column}' must be a number of seconds from 0, not '{value}'.")
-    return seconds
-
-
-def _hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
-def _printable(name: str, folder: Path) -> str:
-    if not name.isprintable():
-        raise UnmaskError(f"{folder} has a subfolder whose name cannot be printed ({name!a}); rename it.")
-    return name
+        raise UnmaskError(f"{place}: the column '{column}' is empty; every recording needs a value.")
+    return str(value).strip()
 
 
 def check_readable(reasons: Sequence[str], count: int) -> None:
@@ -309,15 +243,12 @@ def check_readable(reasons: Sequence[str], count: int) -> None:
     if reasons and count == 1:
         raise UnmaskError(reasons[0])
     if reasons:
-        more = f" And {len(reasons) - SHOWN:,} more." if len(reasons) > SHOWN else ""
-        raise UnmaskError(
-            f"{len(reasons):,} of {plural(count, 'recording')} cannot be read: {' '.join(reasons[:SHOWN])}{more} "
-            "Remove them from the rows."
-        )
+        raise UnmaskError(f"{damaged(reasons, count, RECORDINGS.noun)} Remove them from the rows.")
 
 
 def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
-    """Sentences on classes that a set lacks although "train" has them, and on groups that are in two sets."""
+    """Sentences on classes that a set lacks although "train" has them, on groups that are in two sets, and on copies of
+    a recording within a set."""
     classes = {row.label for row in sets["train"]}
     groups = {
         name: {row.group for row in rows if isinstance(row, Recording) and row.group} for name, rows in sets.items()
@@ -328,6 +259,10 @@ def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
         if name != "train" and (common := sorted(groups[name] & groups["train"])):
             of = f"{len(common):,} of the {plural(len(groups[name]), 'group')} of {name}"
             yield f"The training rows also hold {of} ({listed(common, SHOWN)})."
+        places, labels = [row.place for row in rows], [row.label for row in rows]
+        copies = copies_of(row.key for row in rows)
+        for note in copies_note(copies, places.__getitem__, labels.__getitem__, RECORDINGS.noun):
+            yield f"{name}: {note}."
 
 
 def hold_out_groups(dataset: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
