@@ -18,10 +18,6 @@ class Transcripts(Part):
     """Writes vocab.json and the files beside it, from the labels and settings of a folder, and reads those of other
     programs."""
 
-    def read(self, values: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
-        """Without vocab_size, the number of labels, which the weights tell."""
-        return {name: value for name, value in values.items() if name != "vocab_size"}
-
     def files(self, config: Any, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, str]:
         found = _characters(settings, labels)
         return {} if found is None else found.files()

@@ -1,6 +1,6 @@
 // Try it, for models of recordings: words, labels, and whether two recordings have the same speaker.
 
-import { bar, empty, h, percent, short } from "./dom.js";
+import { bar, empty, h, short } from "./dom.js";
 import { into } from "./forms.js";
 import { recordingForm } from "./microphone.js";
 import { recordingView } from "./recording.js";
@@ -41,7 +41,7 @@ export function classifyRecording(root, model) {
   });
 }
 
-/** Two recordings: the cosine of their vectors, and whether it is above the threshold of the model. */
+/** Two recordings: the cosine of their vectors, and whether they have one class, such as the speaker. */
 export function compareRecordings(root, model) {
   const place = h("div", { "aria-live": "polite" }), given = [null, null];
   const forms = given.map((_, i) => {
@@ -52,9 +52,9 @@ export function compareRecordings(root, model) {
     return h("div", { class: "card" }, form);
   });
   const compare = () =>
-    into(place, predict(model, { recording: given[0], other: given[1] }), (found) => {
-      const verdict = found.same === undefined ? null : h("p", {}, h("b", {}, found.same ? "The same speaker" : "Different speakers"), found.threshold === undefined ? null : h("small", {}, ` the threshold is ${short(found.threshold)}`));
-      empty(place, verdict, h("ul", { class: "bars" }, bar("cosine", Math.max(0, found.score), { text: short(found.score), strong: true })));
+    into(place, predict(model, { recording: given[0], other: given[1] }), ({ similarity, same, threshold }) => {
+      const verdict = same === undefined ? null : h("p", {}, h("b", {}, same ? "The same class" : "Different classes"), h("small", {}, `: the threshold is ${short(threshold)}`));
+      empty(place, h("ul", { class: "bars" }, bar("cosine", Math.max(0, similarity), { text: short(similarity), strong: true })), verdict);
     });
   empty(root, h("div", { class: "cards" }, forms), place);
 }

@@ -23,7 +23,7 @@ from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
 from unmask.serve.opened import Opened, tree_of
-from unmask.tasks.recordings import RecordingForm
+from unmask.tasks.file_forms import FileForm
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
@@ -113,7 +113,7 @@ class Asked:
 
     def recording(self) -> bytes:
         """The bytes of a file in Base64."""
-        found = RecordingForm().row(self.fields, "The request")
+        found = FileForm("recording", Recording).row(self.fields, "The request")
         assert isinstance(found, Recording)
         assert isinstance(found.source, bytes)
         return found.source

@@ -17,6 +17,7 @@ MFCC_CNN = Table(
     pooler=(),
     heads={},
     architectures={},
+    ignored=frozenset({"vocab_size"}),
     parts=(Transcripts(),),
     processor=RECORDINGS,
 )

@@ -16,6 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.parts import Written
 from unmask.huggingface.processors import RECORDINGS
 from unmask.huggingface.table import Names, Part, Table
+from unmask.huggingface.transcripts import Transcripts
 from unmask.models.hubert import Hubert
 from unmask.models.wav2vec2 import Wav2Vec2
 
@@ -172,7 +173,7 @@ def table(**given: Any) -> Table[Any]:
         transposed=("objective",),
         ignored=IGNORED,
         nullable=frozenset({"pad_token_id"}),
-        parts=(Recordings(), Written(WRITTEN)),
+        parts=(Recordings(), Transcripts(), Written(WRITTEN)),
         processor=RECORDINGS,
         trunk=trunk(prefix, "after", "embedding.norm"),
         required={"pre_norm": False},
