@@ -31,8 +31,6 @@ PUBLISHED: Mapping[str, Head] = {
     "rtd": Head("token", 1, pretraining=True),
     "classification": Head("sequence"),
     "image_classification": Head("sequence"),
-    "speech_classification": Head("sequence"),
-    "verification": Head("embedding"),
     "multilabel": Head("sequence"),
     "regression": Head("sequence", 1),
     "choice": Head("choice", 1),

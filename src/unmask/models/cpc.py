@@ -1,7 +1,7 @@
 """CPC: a recurrent network over frames of recordings, which predicts the next frames (van den Oord et al. 2018).
 
-Shapes: B rows, T frames of a row, C channels of a frame, D width, M places, K steps ahead, N recordings, S frames of the
-longest one.
+Shapes: B rows, T frames of a row, C channels of a frame, D width, M places, K steps ahead, N recordings, S frames of
+the longest one.
 """
 
 from __future__ import annotations

@@ -170,10 +170,13 @@ class RecordingConfig(ObjectiveConfig):
     @classmethod
     def opens(cls, folder: Path | str) -> Any:
         """A folder of recordings, or a corpus that was built from one."""
-        from unmask.data.recordings.corpus import RecordingCorpus
         from unmask.data.recordings.folder import RecordingFolder
 
-        return RecordingFolder(folder) if format_of(Path(folder)) is None else RecordingCorpus(folder)
+        if format_of(Path(folder)) is None:
+            return RecordingFolder(folder)
+        from unmask.data.recordings.corpus import RecordingCorpus
+
+        return RecordingCorpus(folder)
 
     def processor(self, processor: RecordingProcessor) -> RecordingProcessor:
         """That of the folder, at this rate."""

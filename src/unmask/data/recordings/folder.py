@@ -31,19 +31,19 @@ class Recordings:
     sources   the recording of each unit
     headers   [U, 2] int64: samples and rate of the whole recording
     spans     [U, 2] float64: begin and end of the unit, in seconds; the end is infinite if it is that of the recording
-    names     of each unit, in its data: that of the file and, for a part that begins later, its begin in seconds
     rate      samples a second that are read; recordings of another rate are resampled
     labels    of each unit, such as its language, "" without one
     failures  the recordings of the folder that could not be decoded so far; None: the first of them is an error
+    names     of each unit, in its data: that of the file and, for a part that begins later, its begin in seconds
     """
 
     sources: Sequence[Source]
     headers: np.ndarray
     spans: np.ndarray
-    names: Sequence[str]
     rate: int
     labels: Sequence[str] = ()
     failures: Failures | None = None
+    names: Sequence[str] = ()
 
     @cached_property
     def cost(self) -> np.ndarray:
@@ -125,8 +125,8 @@ class RecordingFolder(MediaFolder[Header]):
             [self.paths[number] for number in numbers],
             np.array([(self.headers[number].samples, self.headers[number].rate) for number in numbers], np.int64),
             np.array([span for _, span in parts]),
-            [named(self.paths[number].relative_to(self.folder).as_posix(), span[0]) for number, span in parts],
             self.processor.rate,
             [class_of(self.paths[number], self.folder) if labelled else "" for number in numbers],
             self.failures,
+            [named(self.paths[number].relative_to(self.folder).as_posix(), span[0]) for number, span in parts],
         )
