@@ -6,7 +6,7 @@ import { empty, h } from "./dom.js";
 import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { pictureAttentionView } from "./picture.js";
-import { recordingAttentionView, recordingView } from "./recording.js";
+import { clustersView, recordingAttentionView, recordingView } from "./recording.js";
 import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
@@ -25,6 +25,7 @@ const VIEWS = {
   runs: runsView,
   gallery: galleryView,
   recording: recordingView,
+  clusters: clustersView,
   "recording-attention": (root, data) => recordingAttentionView(root, data, weights(data), data.start ?? {}),
 };
 

@@ -2,8 +2,9 @@
 
 import { attentionView } from "./attention.js";
 import { chart } from "./chart.js";
-import { empty, field, h, select, short, unpack } from "./dom.js";
+import { empty, field, h, percent, select, short, unpack } from "./dom.js";
 import { clamp, map } from "./lanes.js";
+import { matrix } from "./matrix.js";
 import { timeline } from "./timeline.js";
 
 /** data: the output of `visualize.recordings.recording`. */
@@ -78,4 +79,13 @@ export function recordingAttentionView(root, data, load, start = {}) {
   );
   read();
   return attentionView(matrices, data, load, start);
+}
+
+// ---------------------------------------------------------------------------------------------------- clusters
+
+/** data: the output of `visualize.clusters.clusters`. */
+export function clustersView(root, data) {
+  const values = unpack(data.values), { rows, columns, frames } = data;
+  const say = (i, j) => `cluster ${columns[j]}, ${short(frames[j])} frames\n${rows[i]} ${percent(values[i * columns.length + j])}`;
+  empty(root, h("p", {}, data.lead), matrix({ rows, columns, sheets: [{ name: "share", colour: "--s0", values }], figures: false, label: "Labels of clusters", say }));
 }

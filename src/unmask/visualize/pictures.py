@@ -175,6 +175,16 @@ def _recording_attention(figure: Any, data: Data) -> None:
     figure.supylabel("attending frame, in seconds", fontsize=8)
 
 
+def _clusters(figure: Any, data: Data) -> None:
+    figure.set_size_inches(10, 1 + 0.16 * len(data["rows"]))
+    axis = figure.subplots()
+    image = axis.imshow(unpacked(data["values"]), cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axis.set_yticks(range(len(data["rows"])), [_plain(name) for name in data["rows"]])
+    axis.set(xticks=[], xlabel=f"{len(data['columns'])} clusters, by their most frequent label")
+    axis.tick_params(labelsize=7)
+    figure.colorbar(image, ax=axis, label="share of the cluster's frames")
+
+
 def _gallery(figure: Any, data: Data) -> None:
     """The groups below each other. Cells without captions are drawn as one image, which is faster."""
     groups = data["groups"]
@@ -338,6 +348,7 @@ PICTURES: dict[str, Callable[[Any, Data], None]] = {
     "picture-attention": _picture_attention,
     "recording": _recording,
     "recording-attention": _recording_attention,
+    "clusters": _clusters,
     "gallery": _gallery,
     "positions": _positions,
     "masks": _masks,
