@@ -42,6 +42,11 @@ def fastest(x: Tensor) -> Tensor:
     return x.bfloat16() if computes_bf16(x.device) else x
 
 
+def exact(x: Tensor) -> Tensor:
+    """x in float32, for sums over many places; float64 stays."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def is_full(x: Tensor) -> bool:
     """Whether x is in float32."""
     return x.dtype is torch.float32

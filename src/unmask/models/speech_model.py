@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from unmask.kernels.formats import exact
 from unmask.models.model import ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.nn import Logits, Mask, Stack
@@ -91,7 +92,7 @@ class SpeechModel(StackModel):
         owner_N = torch.arange(len(first_M), device=first_M.device).repeat_interleave(length_M, output_size=total)
         before_M = length_M.cumsum(0) - length_M
         inside_N = (first_M - before_M)[owner_N] + torch.arange(total, device=first_M.device)
-        x_ND = hidden_BTD.flatten(0, 1)[inside_N].float()
+        x_ND = exact(hidden_BTD.flatten(0, 1)[inside_N])
         sums_MD = x_ND.new_zeros(len(first_M), x_ND.shape[-1]).index_add(0, owner_N, x_ND)
         return (sums_MD / length_M[:, None]).to(hidden_BTD.dtype)
 

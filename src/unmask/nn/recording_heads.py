@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from unmask.kernels.formats import exact
 from unmask.nn.convolution import Convolution
 from unmask.nn.head import Classifier
 
@@ -75,7 +76,7 @@ class XVector(nn.Module):
         for layer in self.layers:
             x_MSC = layer(x_MSC)
         outputs_M = (lengths_M - self.reach).clamp(min=2)
-        return self.output(_statistics(x_MSC.float(), outputs_M).to(x_MSC.dtype))
+        return self.output(_statistics(exact(x_MSC), outputs_M).to(x_MSC.dtype))
 
 
 def _statistics(x_MSC: Tensor, lengths_M: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.huggingface.parts import Written
+from unmask.huggingface.parts import Own, Written
 from unmask.huggingface.processors import RECORDINGS
 from unmask.huggingface.table import Names, Part, Table
 from unmask.huggingface.transcripts import Transcripts
@@ -158,14 +158,18 @@ HEADS: dict[str, Names] = {
     "speakers": (("heads.speakers.project", "classifier"), ("heads.speakers.output", "objective")),
 }
 CONTRASTIVE: Names = (
-    ("heads.contrastive.quantizer", "quantizer"),
+    ("heads.contrastive.quantizer.weight_proj", "quantizer.weight_proj"),
+    ("heads.contrastive.quantizer.codevectors", "quantizer.codevectors"),
     ("heads.contrastive.project_hid", "project_hid"),
     ("heads.contrastive.project_q", "project_q"),
 )
 
 
-def table(**given: Any) -> Table[Any]:
-    """A table with the two layouts of norms: after the sub-layers, and before them ("stable")."""
+def table(own: tuple[str, ...], **given: Any) -> Table[Any]:
+    """A table with the two layouts of norms: after the sub-layers, and before them ("stable").
+
+    own  fields of the page that only unmask reads
+    """
     prefix = given["prefix"]
     post = Table(
         fixed=FIXED,
@@ -173,7 +177,7 @@ def table(**given: Any) -> Table[Any]:
         transposed=("objective",),
         ignored=IGNORED,
         nullable=frozenset({"pad_token_id"}),
-        parts=(Recordings(), Transcripts(), Written(WRITTEN)),
+        parts=(Recordings(), Transcripts(), Written(WRITTEN), Own(own)),
         processor=RECORDINGS,
         trunk=trunk(prefix, "after", "embedding.norm"),
         required={"pre_norm": False},
@@ -189,6 +193,7 @@ def table(**given: Any) -> Table[Any]:
 
 
 WAV2VEC2 = table(
+    own=("feature_gradient",),
     model_type="wav2vec2",
     config=Wav2Vec2,
     prefix="wav2vec2.",
@@ -203,10 +208,11 @@ WAV2VEC2 = table(
     },
 )
 HUBERT = table(
+    own=("feature_gradient", "compared"),
     model_type="hubert",
     config=Hubert,
     prefix="hubert.",
-    fields=FIELDS | {"unmask_compared": "compared"},
+    fields=FIELDS,
     heads=HEADS,
     architectures={
         "HubertForCTC": frozenset({"ctc"}),
