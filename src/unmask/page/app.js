@@ -93,7 +93,7 @@ async function attentionTab(root, model) {
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
   if (about && !Object.keys(about.attention).length) {
-    return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
+    return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : about.pictures || about.recordings ? "This model has no attention: it is not a Transformer." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
   }
   if (about?.pictures) return nothing(root, "This model reads pictures: unmask show attention --model FOLDER PICTURE --out FILE.html shows where it looks.");
   const stage = h("div", {});
