@@ -354,7 +354,7 @@ def test_a_build_leaves_damaged_pictures_out_and_counts_them(damaged_folder, fol
     assert not (tmp_path / "strict").exists()
     reasons = damage(tmp_path / "only")
     found = decoded(items_of(tmp_path / "only"), Decode(), 0)
-    said = {reason for batch in found for reason, _ in batch.damaged}
+    said = {one.reason for batch in found for one in batch.damaged}
     assert all(any(name in one and text in one for one in said) for name, text in reasons.items())
 
 

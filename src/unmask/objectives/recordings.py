@@ -18,6 +18,8 @@ from unmask.data import collate
 from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import SeededBlocks, mixture
+from unmask.data.recordings.corpus import RecordingCorpus
+from unmask.data.recordings.folder import RecordingFolder
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.source import Cropped
 from unmask.errors import UnmaskError
@@ -168,7 +170,7 @@ class RecordingConfig(ObjectiveConfig):
         return super().chosen(current, option, value) if isinstance(current, RecordingConfig) else None
 
     @classmethod
-    def opens(cls, folder: Path | str) -> Any:
+    def opens(cls, folder: Path | str) -> RecordingFolder | RecordingCorpus:
         """A folder of recordings, or a corpus that was built from one."""
         from unmask.data.recordings.folder import RecordingFolder
 

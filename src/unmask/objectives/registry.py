@@ -25,6 +25,7 @@ from unmask.objectives.jigsaw import JigsawConfig
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_clusters import MaskedClustersConfig
+from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -56,6 +57,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     SuperResolutionConfig,
     RotationConfig,
     JigsawConfig,
+    MaskedContrastiveConfig,
     MaskedClustersConfig,
     ContrastivePredictionConfig,
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from unmask.data.files.copies import copies_note, copies_of
 from unmask.data.files.corpora import seal, workspace
@@ -23,17 +23,28 @@ KEPT = 20  # reasons of damaged files that the manifest keeps
 Progress = Callable[[str, int, int | None], None]
 
 
+class Damage(NamedTuple):
+    """A file that could not be decoded, or not in all parts.
+
+    place  in messages; the same for all parts
+    """
+
+    reason: str
+    label: str
+    place: str
+
+
 @dataclass
 class DecodedBatch:
     """Some items, decoded.
 
     units    of those that could be decoded
-    damaged  reason for each that could not, and its label
+    damaged  those that could not
     done     number of items that are complete
     """
 
     units: list[Unit] = field(default_factory=list)
-    damaged: list[tuple[str, str]] = field(default_factory=list)
+    damaged: list[Damage] = field(default_factory=list)
     done: int = 0
 
 
@@ -72,7 +83,7 @@ def build(
     if not 0 <= most_damaged <= 1:
         raise UnmaskError(f"The largest share of damaged {noun}s is between 0 and 1, not {most_damaged}.")
     with workspace(Path(out).absolute()) as folder:
-        writer, broken, lost, done = ShardWriter(folder, format.shard, shard_bytes), list[str](), set[str](), 0
+        writer, broken, lost, done = ShardWriter(folder, format.shard, shard_bytes), dict[str, str](), set[str](), 0
         classes = Counter[str]()
         try:
             for found in batches:
@@ -80,22 +91,22 @@ def build(
                     writer.add(unit)
                     tally.add(unit)
                     classes.update([unit.label] if unit.label else [])
-                broken += [reason for reason, _ in found.damaged]
-                lost |= {label for _, label in found.damaged if label}
+                broken = {one.place: one.reason for one in found.damaged} | broken
+                lost |= {one.label for one in found.damaged if one.label}
                 done += found.done
                 if items.count is not None:
-                    check_damaged(broken, items.count, noun, most_damaged)
+                    check_damaged(broken.values(), items.count, noun, most_damaged)
                 if progress is not None:
                     progress(f"{noun}s", done, items.count)
             writer.close()
         finally:
             writer.abandon()
-        check_damaged(broken, done, noun, most_damaged)
+        check_damaged(broken.values(), done, noun, most_damaged)
         if not writer.shards:
             raise UnmaskError(f"{items.path} has no {noun}s.")
         notes = [*items.notes, *tally.notes()]
         if broken:
-            notes.append(f"{damaged(broken, done, noun)} Damaged {noun}s are left out.")
+            notes.append(f"{damaged(broken.values(), done, noun)} Damaged {noun}s are left out.")
         if gone := sorted(lost - classes.keys()):
             notes.append(f"Classes without a {noun} that can be read: {', '.join(map(visible, gone[:SHOWN]))}")
         notes += _copies(writer.opened(), noun)
@@ -104,7 +115,7 @@ def build(
             f"{noun}s": done - len(broken),
             **tally.facts(),
             "classes": {label: classes[label] for label in writer.classes},
-            "damaged": {"count": len(broken), "first": broken[:KEPT]},
+            "damaged": {"count": len(broken), "first": list(broken.values())[:KEPT]},
             "notes": [note.removesuffix(".") + "." for note in notes],
             "shards": writer.shards,
             "files": writer.files,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files import building
-from unmask.data.files.building import KEPT, DecodedBatch, Progress, decoded
+from unmask.data.files.building import KEPT, Damage, DecodedBatch, Progress, decoded
 from unmask.data.files.damage import MOST_DAMAGED
 from unmask.data.files.items import Item, Items
 from unmask.data.files.shards import SHARD_BYTES, Unit
@@ -39,7 +39,7 @@ class Decode:
                 pixels_HWC, mode = _decoded(item, self.keep)
                 digest = bytes.fromhex(digest_of(item.source))
             except UnmaskError as error:
-                found.damaged.append((str(error), item.label))
+                found.damaged.append(Damage(str(error), item.label, item.place))
                 continue
             if self.side is not None:
                 pixels_HWC = shrink(pixels_HWC, self.side)

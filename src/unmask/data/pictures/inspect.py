@@ -61,7 +61,7 @@ def check(items: Items[Any], *, workers: int = 1, progress: Progress | None = No
             sizes[size_of(unit.shape)] += 1
             modes[unit.facts] += 1
             shorter.append(min(unit.shape[:2]))
-        reasons += [reason for reason, _ in found.damaged]
+        reasons += [one.reason for one in found.damaged]
         if progress is not None:
             progress("pictures", len(names) + len(reasons), items.count)
     classes.update(label for label in labels if label)

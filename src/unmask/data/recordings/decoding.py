@@ -25,6 +25,7 @@ LOWEST_RATE, HIGHEST_RATE = 1_000, 768_000  # samples a second
 LONGEST = 24 * 3600  # seconds; a small file may last for years when decoded
 MOST_SAMPLES = 1 << 28  # that are decoded into memory at once, 1 GiB
 MOST_CHANNELS = 64
+ALMOST_FULL = 0.98  # of full scale: equal samples that are as loud are clipped
 LARGEST = 16.0  # absolute value of a sample; louder than 1 is clipped, but this is another scale
 BLOCK = 1 << 18  # samples of a channel that are read at a time
 FILTER = 10  # half length of the filter of `resample_poly`, in samples of the lower rate
@@ -95,7 +96,7 @@ def header(source: Source, *, name: str = "") -> Header:
     """The header of a recording. Errors are those of `decode` that the first bytes show."""
     if not isinstance(source, str | Path | bytes):
         return source.header
-    with _opened(source, name) as file:
+    with opened(source, name) as file:
         return file.header
 
 
@@ -111,7 +112,7 @@ def decode(source: Source, rate: int, begin: float = 0.0, end: float | None = No
     """
     if not isinstance(source, str | Path | bytes):
         return source.samples(rate, begin, end)
-    with _opened(source, name) as file:
+    with opened(source, name) as file:
         first, last = bounds(file.header, rate, begin, end, file.name)
         if last - first > MOST_SAMPLES:
             raise UnmaskError(
@@ -123,7 +124,7 @@ def decode(source: Source, rate: int, begin: float = 0.0, end: float | None = No
 
 def blocks(source: str | Path | bytes, rate: int, seconds: float = 60.0, *, name: str = "") -> Iterator[np.ndarray]:
     """All samples of a recording, `seconds` at a time, in bounded memory: values and errors are those of `decode`."""
-    with _opened(source, name) as file:
+    with opened(source, name) as file:
         size, count = max(1, round(seconds * rate)), file.header.samples_at(rate)
         for first in range(0, count, size):
             yield file.resampled(rate, first, min(first + size, count))
@@ -151,29 +152,39 @@ def resample(samples: np.ndarray, rate: int, new: int) -> np.ndarray:
     return np.clip(samples, -1, 1)
 
 
-def digest_of(source: Source) -> str:
-    """A hash of the content of a recording (BLAKE2b, 16 bytes). Raises UnmaskError for a file that cannot be read."""
+def digest_of(source: Source, begin: float = 0.0, end: float | None = None) -> str:
+    """A hash of the content of a recording, or of its part from `begin` to `end` seconds (BLAKE2b, 16 bytes). Raises
+    UnmaskError for a file that cannot be read."""
     if isinstance(source, bytes):
-        return hashlib.blake2b(source, digest_size=16).hexdigest()
-    if not isinstance(source, str | Path):
-        return source.digest
-    try:
-        with open(source, "rb") as file:
-            return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-    except OSError as error:
-        raise UnmaskError(f"{source} cannot be read: {error.strerror or error}.") from None
+        whole = hashlib.blake2b(source, digest_size=16).hexdigest()
+    elif isinstance(source, str | Path):
+        try:
+            with open(source, "rb") as file:
+                whole = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        except OSError as error:
+            raise UnmaskError(f"{source} cannot be read: {error.strerror or error}.") from None
+    else:
+        whole = source.digest
+    if not begin and end is None:
+        return whole
+    return hashlib.blake2b(f"{whole} {begin:.4f} {end}".encode(), digest_size=16).hexdigest()
 
 
 # ------------------------------------------------------------------------------------------------ libsndfile
 
 
-@dataclass(frozen=True)
-class _File:
-    """An open file of soundfile, with its name in messages and its header."""
+@dataclass
+class OpenRecording:
+    """An open file of soundfile.
+
+    name     in messages
+    clipped  number of samples read so far that are louder than full scale, or equal to a neighbour almost as loud
+    """
 
     file: Any
     name: str
     header: Header
+    clipped: int = 0
 
     def resampled(self, rate: int, first: int, last: int) -> np.ndarray:
         """The samples `first` to `last` at `rate`, [last - first] float32, as resampling all of them gives these."""
@@ -211,18 +222,22 @@ class _File:
                 f"{self.name} has samples up to {largest:,.0f}, but decimal numbers must lie between -1 and 1: divide "
                 "them by their scale."
             )
+        loud = np.abs(samples) >= ALMOST_FULL
+        if loud.any():
+            flat = loud[1:] & (samples[1:] == samples[:-1])
+            self.clipped += int(flat.sum() + (np.abs(samples) > 1).sum())
         return samples
 
 
 @contextlib.contextmanager
-def _opened(source: str | Path | bytes, name: str) -> Iterator[_File]:
+def opened(source: str | Path | bytes, name: str) -> Iterator[OpenRecording]:
     """An open file, whose header is checked. Errors of decoding inside the block become UnmaskError."""
     library = soundfile()
     name = name or ("The recording" if isinstance(source, bytes) else str(source))
     size = len(source) if isinstance(source, bytes) else _size(Path(source), name)
     try:
         with library.SoundFile(io.BytesIO(source) if isinstance(source, bytes) else str(source)) as file:
-            yield _File(file, name, _header(file, name))
+            yield OpenRecording(file, name, _header(file, name))
     except library.LibsndfileError as error:
         raise UnmaskError(f"{name} cannot be decoded: {_reason(error) if size else 'it is empty'}.") from None
 
