@@ -1,4 +1,4 @@
-"""Verbs of data: corpora, of text or of pictures, and vocabularies."""
+"""Verbs of data: corpora, of text, pictures or recordings, and vocabularies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from unmask.cli import pictures
+from unmask.cli import media
 from unmask.cli.parser import add_group, add_verb, reading, text_options
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
@@ -28,26 +28,26 @@ SHOWN = 10  # most files named in the list of those that were not read exactly a
 
 
 def add_verbs(verbs: Any) -> None:
-    corpus = add_group(verbs, "corpus", "Look at text or pictures, or turn them into a corpus.")
+    corpus = add_group(verbs, "corpus", "Look at text, pictures or recordings, or turn them into a corpus.")
     sub = add_verb(
         corpus,
         "check",
         _corpus_check,
-        "Report what is in some text (sizes, duplicates, encodings, leakage) or in some pictures (sizes, classes, "
-        "damage, copies), or verify a corpus.",
+        "Report what is in some text (sizes, duplicates, encodings, leakage), in some pictures or recordings (sizes, "
+        "classes, damage, copies), or verify a corpus.",
     )
     sub.add_argument("data", nargs="+", help="files or folders, or a corpus")
     sub.add_argument(
         "--against", nargs="+", default=[], metavar="FILE", help="files whose text must not occur in the data"
     )
     text_options(sub)
-    pictures.shared_options(sub)
+    media.shared_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub = add_verb(
         corpus,
         "build",
         _corpus_build,
-        "Train a vocabulary and write the text as tokens, or write pictures decoded.",
+        "Train a vocabulary and write the text as tokens, or write pictures or recordings decoded.",
     )
     sub.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
     sub.add_argument(
@@ -75,7 +75,7 @@ def add_verbs(verbs: Any) -> None:
         "--heldout", type=float, metavar="SHARE", help="share of documents kept for evaluation (default: 0.02)"
     )
     text_options(sub)
-    pictures.add_options(sub)
+    media.add_options(sub)
 
     vocabulary = add_group(verbs, "vocabulary", "See how a vocabulary splits some text, or extend the vocabulary.")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
@@ -109,8 +109,8 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     if len(options.data) == 1 and (Path(options.data[0]) / MANIFEST).is_file():
         _verify(Path(options.data[0]))
         return
-    if pictures.are_given(options):
-        pictures.check(options)
+    if (kind := media.given(options)) is not None:
+        kind.check(options)
         return
     from unmask.data.text import inspect
     from unmask.data.text import reading as text
@@ -126,19 +126,20 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _verify(folder: Path) -> None:
     """Compare all checksums of a corpus. Raises UnmaskError for one that is damaged, and for another folder."""
-    from unmask.data.files.corpora import PICTURES, format_of
+    from unmask.data.files.corpora import PICTURES, RECORDINGS, format_of
     from unmask.data.pictures.corpus import PictureCorpus
+    from unmask.data.recordings.corpus import RecordingCorpus
     from unmask.data.text.corpus import Corpus
 
-    kind = PictureCorpus if format_of(folder) == PICTURES else Corpus
-    print(kind(folder, verify=True).summary())
+    kinds: dict[str | None, Any] = {PICTURES: PictureCorpus, RECORDINGS: RecordingCorpus}
+    print(kinds.get(format_of(folder), Corpus)(folder, verify=True).summary())
     print("All checksums are right.")
 
 
 def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
     options.data = [*options.data, *options.paths]
-    if pictures.are_given(options):
-        pictures.build(options)
+    if (kind := media.given(options)) is not None:
+        kind.build(options)
         return
     options.heldout = HELDOUT if options.heldout is None else options.heldout
     built = _build(options)

@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.errors import UnmaskError
-
-OF_TEXTS = ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against")
-OF_PICTURES = ("side", "picture", "label", "workers", "most_damaged")
+OPTIONS = ("side", "picture")
+FORMS = "folder, table or IDX file"
 
 
 def add_options(sub: Any) -> None:
@@ -19,36 +17,18 @@ def add_options(sub: Any) -> None:
     sub.add_argument(
         "--side", type=int, metavar="N", help="pictures: resize them so that the shorter side has at most N pixels"
     )
-    sub.add_argument(
-        "--most-damaged", type=float, metavar="SHARE", help="pictures: largest share that may be damaged (default: 0.1)"
-    )
-    shared_options(sub)
 
 
 def shared_options(sub: Any) -> None:
     """The options of `corpus build` and `corpus check` that are for pictures alone."""
     sub.add_argument("--picture", metavar="NAME", help="pictures: the column of a table that has files or bytes")
-    sub.add_argument("--label", metavar="NAME", help="pictures: the column of a table that has labels")
-    sub.add_argument("--workers", type=int, metavar="N", help="pictures: processes that decode (default: 1)")
 
 
-def are_given(options: argparse.Namespace) -> bool:
-    """Whether the data are pictures. Raises UnmaskError for options that do not fit the data, and for pictures beside
-    other data."""
+def held(path: Path, options: argparse.Namespace) -> bool:
+    """Whether the data at a path are pictures."""
     from unmask.data.pictures.items import holds_pictures
 
-    paths = [Path(one) for one in options.data]
-    found = [path for path in paths if holds_pictures(path, picture=options.picture, column=options.column)]
-    wrong = [name for name in (OF_TEXTS if found else OF_PICTURES) if getattr(options, name, None) not in (None, [])]
-    if wrong:
-        kinds = ("texts", "pictures") if found else ("pictures", "texts")
-        shown = ", ".join(options.data) or "The embedded corpus"
-        raise UnmaskError(f"--{wrong[0].replace('_', '-')} is for {kinds[0]}, but {shown} has {kinds[1]}.")
-    if found and len(paths) > 1:
-        raise UnmaskError(
-            f"Give one folder, table or IDX file of pictures, not {len(paths)}: {', '.join(options.data)}."
-        )
-    return bool(found)
+    return holds_pictures(path, picture=options.picture, column=options.column)
 
 
 def build(options: argparse.Namespace) -> None:
@@ -60,7 +40,7 @@ def build(options: argparse.Namespace) -> None:
     items = _items(options)
     with progress() as show:
         built = building.build(
-            items, Path(options.out), side=options.side, workers=_workers(options), progress=show, **most
+            items, Path(options.out), side=options.side, workers=options.workers, progress=show, **most
         )
     print(built.summary())
     print(f"Next: unmask pretrain simmim-tiny --corpus {options.out} --out runs/mine --minutes 30")
@@ -73,11 +53,11 @@ def check(options: argparse.Namespace) -> None:
 
     items = _items(options)
     if options.json:
-        report = inspect.check(items, workers=_workers(options))
+        report = inspect.check(items, workers=options.workers)
         print(json.dumps(report.to_dict(), indent=2, ensure_ascii=True))
         return
     with progress() as show:
-        report = inspect.check(items, workers=_workers(options), progress=show)
+        report = inspect.check(items, workers=options.workers, progress=show)
     print(inspect.render(report), file=sys.stdout)
 
 
@@ -85,9 +65,3 @@ def _items(options: argparse.Namespace) -> Any:
     from unmask.data.pictures.items import items_of
 
     return items_of(Path(options.data[0]), picture=options.picture, label=options.label, encoding=options.encoding)
-
-
-def _workers(options: argparse.Namespace) -> int:
-    if options.workers is not None and options.workers < 1:
-        raise UnmaskError(f"The number of workers must be at least 1, not {options.workers}.")
-    return options.workers or 1

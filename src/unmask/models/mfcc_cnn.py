@@ -18,6 +18,7 @@ from unmask.models.heads import head_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.nn import ACTIVATIONS, Classifier
+from unmask.nn.recording_heads import Prototypes
 from unmask.nn.spectra import Cepstra, FrameConvolution
 from unmask.types import Batch, Head
 
@@ -30,7 +31,7 @@ class MfccCnn(ModelConfig):
     cepstra  coefficients of a frame; 0: the spectra themselves
     widths   channels of each convolution    strides  frames from one output of each to the next
     kernel   frames that a convolution reads, odd
-    dropout  rate before the heads
+    dropout  rate before the heads           vector  numbers of an x-vector
     vocabulary, length, padding  no vocabulary, no limit and no padding
 
     A frame has 25 ms, and begins 10 ms after the one before it (Davis & Mermelstein 1980; Sainath & Parada 2015,
@@ -44,6 +45,7 @@ class MfccCnn(ModelConfig):
     strides: tuple[int, ...] = (1, 2, 1, 2)
     kernel: int = 5
     dropout: float = 0.1
+    vector: int = 128
     vocabulary: int = 0
     length: int | None = None
     padding: int | None = None
@@ -100,9 +102,18 @@ class MfccCnn(ModelConfig):
         """The layer of a classifier, whose outputs are the numbers of a vector."""
         return self.sequence_head(head, token)
 
+    def prototypes_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Prototypes(self.vector, head.outputs)
+
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """The numbers of an x-vector that the field of a folder states."""
+        found = next((head.outputs for head in heads.values() if head.kind == "embedding"), self.vector)
+        return self.replace(vector=found)
+
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """As `ModelConfig.build`; the default has no heads. Heads read a mean, so that there is never a pooler."""
-        made = {name: head_of(self, head) for name, head in (heads or {}).items()}
+        page = self.in_folder(heads or {})
+        made = {name: head_of(page, head) for name, head in (heads or {}).items()}
         model = CepstralModel(self, self.embedding(), self.stack(), heads=made)
         if seed is not None:
             self.initialise(model, seed)
@@ -114,7 +125,8 @@ class MfccCnn(ModelConfig):
         for part in module.modules():
             if isinstance(part, nn.Linear):
                 nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
-                nn.init.zeros_(part.bias)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
 
 
 class Convolutions(nn.Module):

@@ -40,7 +40,6 @@ from unmask.nn.dropout import Dropout, DropPath
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
-    Cosines,
     LanguageModelHead,
     Pooler,
     ProjectedHead,
@@ -103,7 +102,6 @@ __all__ = [
     "Convolution",
     "ConvolutionalDecoder",
     "ConvolutionalEncoder",
-    "Cosines",
     "CrossMask",
     "DilatedStack",
     "DotAttention",

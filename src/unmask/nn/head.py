@@ -213,22 +213,6 @@ class Projection(nn.Module):
         return self.output(self.activation(self.dense(x_MD)))
 
 
-class Cosines(nn.Module):
-    """The cosine of a vector with a learned vector for each class: the last layer of losses with a margin between
-    angles (Wang et al. 2018, "Additive Margin Softmax").
-
-    weight  [E, C]
-    """
-
-    def __init__(self, dim: int, classes: int, *, generator: torch.Generator):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(dim, classes).normal_(generator=generator))
-
-    def forward(self, x_ME: Tensor) -> Tensor:
-        """[M, E] -> [M, C]."""
-        return F.normalize(x_ME, dim=-1) @ F.normalize(self.weight, dim=0)
-
-
 class ScalarMix(nn.Module):
     """scale * sum of softmax(weight)[i] * layers[i], learned for each task (ELMo, Peters et al. 2018, equation 1)."""
 

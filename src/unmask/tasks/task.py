@@ -213,11 +213,6 @@ class Task(Objective):
         """The encoded training rows, as they are learned from: augmented, for example."""
         return encoded
 
-    @contextmanager
-    def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
-        """Add layers to the model that only training needs, and remove them at the end. Most tasks need none."""
-        yield
-
     def squash(self, logits: Tensor) -> Tensor:
         """Outputs of the head [M, C] -> answers [M, C]: probabilities, or unchanged scores."""
         return logits.softmax(-1)

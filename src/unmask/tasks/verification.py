@@ -5,14 +5,12 @@ Shapes: N rows, M recordings of a batch, E numbers of a vector, C speakers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -23,7 +21,6 @@ from unmask.data.recordings.reading import SPEAKERS, Recording, RecordingPair, W
 from unmask.errors import UnmaskError
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model
-from unmask.nn import Cosines
 from unmask.tasks.compared import Compared, RowsOfClasses, classes_of, curve_of
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.file_forms import FileForm
@@ -37,7 +34,7 @@ from unmask.tasks.vector_scores import units
 from unmask.types import Batch, Head, Loss
 
 SPEAKERS_HEAD = "speakers"
-"""The name of the layer with a vector for each training speaker, which is no part of the finished model."""
+"""The name of the head with a direction for each training speaker, which reads the vectors; only training runs it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +117,9 @@ class Verification(RecordingTask, Compared):
         threshold: float | None = None,
     ) -> None:
         self.margin, self.speakers, self.threshold = loss or AdditiveMargin(), speakers, threshold
-        self.vector_size, self.augmenting = vector_size, augmenting or Cropping()
-        self.heads: Mapping[str, Head] = {self.name: Head("embedding", vector_size)}
+        self.augmenting = augmenting or Cropping()
+        compared = {SPEAKERS_HEAD: Head("prototypes", speakers)} if speakers else {}
+        self.heads: Mapping[str, Head] = {self.name: Head("embedding", vector_size), **compared}
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
@@ -130,16 +128,6 @@ class Verification(RecordingTask, Compared):
         loss = AdditiveMargin(options.scale, options.margin)
         size, speakers = options.vector_size, len(sets["train"].labels)
         return cls(loss, speakers=speakers, vector_size=size, augmenting=options)
-
-    @contextmanager
-    def projecting(self, model: Model, seed: int = 0) -> Iterator[None]:
-        """With a vector for each training speaker, which are compared with those of recordings."""
-        generator = torch.Generator().manual_seed(seed)
-        model.heads[SPEAKERS_HEAD] = Cosines(self.vector_size, self.speakers, generator=generator).to(model.device)
-        try:
-            yield
-        finally:
-            del model.heads[SPEAKERS_HEAD]
 
     def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
         self._numbers = dict(zip((row.label for row in rows), classes_of(rows).tolist(), strict=True))

@@ -124,8 +124,10 @@ class Medium:
         a usual name. Raises UnmaskError, while reading, for a value that is none."""
         return Items(path, _OfTable(self, path, column, label, encoding))
 
-    def in_table(self, path: Path, asked: str | None, texts: str | None = None) -> bool:
-        """Whether a file is a table with a column of this kind, `asked` or a usual one, and no column `texts`."""
+    def in_table(self, path: Path, asked: str | None, texts: str, *, beside: bool = False) -> bool:
+        """Whether a file is a table with a column of this kind: the column `asked`, or one with a usual name. A column
+        in FILES, and any column `beside` a column `texts`, has to have paths with the suffixes of this kind, or
+        bytes; without `beside`, a table with a column `texts` has texts."""
         if format_by_name(path) in (None, "conll") or not path.is_file():
             return False
         try:
@@ -135,10 +137,12 @@ class Medium:
         names = dict.fromkeys(name.removesuffix(BYTES).removesuffix(PATH) for name in cells) | dict.fromkeys(cells)
         usual = self.columns if asked is None else (asked,)
         found = next((name for name in usual if name in names), None)
-        if found is None or texts in cells:
+        if found is None or (texts in cells and not beside):
             return False
-        value = cells.get(found) or cells.get(found + PATH)
-        return found not in FILES or found == asked or Path(str(value)).suffix.lower() in self.suffixes
+        if found == asked or (found not in FILES and texts not in cells):
+            return True
+        values = [cells.get(found + part) for part in ("", BYTES, PATH)]
+        return any(isinstance(one, bytes) or Path(str(one)).suffix.lower() in self.suffixes for one in values)
 
     def column(self, names: Iterable[str], asked: str | None, path: Path) -> str:
         """The column of paths or bytes. Raises UnmaskError if there is none with a usual name, or the one asked for."""

@@ -115,10 +115,15 @@ class MediaCorpus(Sequence[Handle], Generic[Handle]):
     def summary(self) -> str:
         """The size and content of the corpus, in a few lines."""
         facts = self.manifest
-        lines = [f"Corpus {self.folder}: {plural(len(self), self.noun)}, {self.bytes / 1e6:,.1f} MB."]
+        lines = [f"Corpus {self.folder}: {self.counted()}, {self.bytes / 1e6:,.1f} MB."]
         if self.classes:
             lines.append(f"  classes    {shares(facts['classes'])}")
         return "\n".join([*lines, *self.described(), *(f"  {note}" for note in facts["notes"])])
+
+    def counted(self) -> str:
+        """The number of files, and of units if some files have several."""
+        files = self.manifest[f"{self.noun}s"]
+        return plural(files, self.noun) + (f" in {plural(len(self), 'unit')}" if files != len(self) else "")
 
     def described(self) -> list[str]:
         """Lines of the summary on what the units are like."""

@@ -65,12 +65,16 @@ def items_of(
     return RECORDINGS.of_table(path, recording, label, encoding)
 
 
-def holds_recordings(path: Path, *, recording: str | None = None) -> bool:
+def holds_recordings(path: Path, *, recording: str | None = None, column: str = "text") -> bool:
     """Whether the data are recordings: a folder in which at least half of the files are, a manifest, or a table with a
-    column of recordings, even beside texts, which are their transcripts."""
+    column of recordings, even beside one of texts, which is named `column`: their transcripts."""
     if path.is_dir():
         return RECORDINGS.fills(path)
-    return path.suffix.lower() in SUFFIXES or is_manifest(path) or RECORDINGS.in_table(path, recording)
+    return (
+        path.suffix.lower() in SUFFIXES
+        or is_manifest(path)
+        or RECORDINGS.in_table(path, recording, column, beside=True)
+    )
 
 
 def is_manifest(path: Path) -> bool:

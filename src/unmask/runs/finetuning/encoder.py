@@ -6,6 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -169,7 +170,7 @@ def run_seed(
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
         model = _load(config, prepared.aim or task, task.labels, drawn).model
-        with (prepared.aim or task).projecting(model, drawn):
+        with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
                 task,

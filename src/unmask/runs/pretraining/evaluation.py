@@ -170,8 +170,15 @@ def _pictures(manifest: dict[str, Any]) -> dict[str, Any]:
     return values | {"damaged pictures left out": manifest["damaged"]["count"]}
 
 
+def _recordings(manifest: dict[str, Any]) -> dict[str, Any]:
+    values = {name: manifest[name] for name in ("recordings", "units", "hours", "rate")}
+    values |= {"classes": len(manifest["classes"]), "damaged recordings left out": manifest["damaged"]["count"]}
+    return values | {"clipped recordings": manifest["clipped"], "silent units": manifest["silent"]}
+
+
 DESCRIBED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     corpora.TEXTS: _texts,
     corpora.PICTURES: _pictures,
+    corpora.RECORDINGS: _recordings,
 }
 """Format of a corpus -> a function that takes its manifest and returns its facts for the report."""

@@ -1,0 +1,62 @@
+"""`unmask corpus` for pictures and recordings: which of the two the data are, and the options that both have."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from unmask.cli import pictures, recordings
+from unmask.errors import UnmaskError
+
+SHARED = ("label", "workers", "most_damaged")
+OPTIONS = {
+    "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against"),
+    "pictures": (*SHARED, *pictures.OPTIONS),
+    "recordings": (*SHARED, *recordings.OPTIONS),
+}
+"""Kind of data -> the options that it has and others lack."""
+MODULES = {"pictures": pictures, "recordings": recordings}
+
+
+def add_options(sub: Any) -> None:
+    """The options of `corpus build` that are not for texts."""
+    pictures.add_options(sub)
+    recordings.add_options(sub)
+    sub.add_argument(
+        "--most-damaged",
+        type=float,
+        metavar="SHARE",
+        help="pictures, recordings: largest share that may be damaged (default: 0.1)",
+    )
+    shared_options(sub)
+
+
+def shared_options(sub: Any) -> None:
+    """The options of `corpus build` and `corpus check` that are not for texts."""
+    pictures.shared_options(sub)
+    recordings.shared_options(sub)
+    sub.add_argument("--label", metavar="NAME", help="pictures, recordings: the column of a table that has labels")
+    sub.add_argument(
+        "--workers", type=int, metavar="N", help="pictures, recordings: processes that decode (default: 1)"
+    )
+
+
+def given(options: argparse.Namespace) -> ModuleType | None:
+    """The module of the kind of data that is given; None for texts. Raises UnmaskError for options that do not fit the
+    data, and for pictures or recordings beside other data."""
+    paths = [Path(one) for one in options.data]
+    kind = next((name for name, one in MODULES.items() if any(one.held(path, options) for path in paths)), "texts")
+    fitting = OPTIONS[kind]
+    for other, names in OPTIONS.items():
+        wrong = [one for one in names if one not in fitting and getattr(options, one, None) not in (None, [], False)]
+        if wrong:
+            shown = ", ".join(options.data) or "The embedded corpus"
+            raise UnmaskError(f"--{wrong[0].replace('_', '-')} is for {other}, but {shown} has {kind}.")
+    if options.workers is not None and options.workers < 1:
+        raise UnmaskError(f"The number of workers must be at least 1, not {options.workers}.")
+    options.workers = options.workers or 1
+    if kind != "texts" and len(paths) > 1:
+        raise UnmaskError(f"Give one {MODULES[kind].FORMS} of {kind}, not {len(paths)}: {', '.join(options.data)}.")
+    return MODULES.get(kind)
