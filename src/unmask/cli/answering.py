@@ -22,6 +22,7 @@ from unmask.cli.parser import (
     say,
     text_options,
 )
+from unmask.cli.searching import search_options, searching
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _NO_ANSWER = (
 
 
 _MODES = {
-    "data": ("shots", "examples", "no_answer"),
+    "data": ("shots", "examples", "no_answer", "beams", "lm"),
     "pairs": ("columns", "out", "force"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
@@ -100,6 +101,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--task", "NAME", "with --shots: classification or multiple-choice")
     add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that the search keeps")
     sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
+    search_options(sub)
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
     answering_options(sub)
@@ -126,6 +128,7 @@ def add_verbs(verbs: Any) -> None:
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
     sub.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
+    search_options(sub)
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     answering_options(sub)
     sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")
@@ -170,7 +173,8 @@ def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Score
     from unmask.serve.written import NO_THRESHOLD
 
     if not holds_encoder_decoder(options.model):
-        scores = evaluate(options.model, options.data, rows, no_answer=options.no_answer, ready=_ready(options))
+        how = {"no_answer": options.no_answer, "search": searching(options)}
+        scores = evaluate(options.model, options.data, rows, **how, ready=_ready(options))
     elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
     else:
@@ -246,7 +250,8 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
     where = {"device": options.device, "precision": options.precision}
-    predictor = predictor_of(options.model, top=options.top, no_answer=options.no_answer, **where)
+    how = {"no_answer": options.no_answer, "search": searching(options)}
+    predictor = predictor_of(options.model, top=options.top, **how, **where)
     say(predictor.settled)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")

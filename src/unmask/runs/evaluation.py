@@ -20,6 +20,7 @@ from unmask.tasks import TASKS, Task, doubting, task_of
 from unmask.tasks.config import scored_rows
 from unmask.tasks.reading import check_scored, read
 from unmask.tasks.rows import Rows
+from unmask.tasks.transcripts import Searching, searched
 
 Scores = dict[str, Any]
 Ready = Callable[[Model], Model]
@@ -32,6 +33,7 @@ def evaluate(
     *,
     length: int | None = None,
     no_answer: float | None = None,
+    search: Searching | None = None,
     ready: Ready | None = None,
 ) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
@@ -42,6 +44,7 @@ def evaluate(
     length  longest sequence; None: that of `rows`, else of the run that wrote the folder, else the most the model takes
     no_answer  threshold of question answering: the model gives no answer if 'no answer' scores higher than the best
                span by more than this (`Found.doubt`); None: the threshold of the folder
+    search  the search for transcripts; None: the most probable label of each frame
     ready   function from the folder's model to the one that predicts, such as the same model on another device or in
             another precision; None: the folder's model
 
@@ -63,6 +66,8 @@ def evaluate(
     found, length = _rows_of(Path(folder), Path(data), type(task), rows, length)
     if no_answer is not None:
         task = doubting(task, no_answer)
+    if search is not None:
+        task = searched(task, search)
     task = task.for_rows(found, Path(folder), model)
     found = task.named(found, str(folder))
     usual = min(model.positions or MOST_TOKENS, MOST_TOKENS)

@@ -26,6 +26,7 @@ from unmask.models.model import Model
 from unmask.serve.answering import Answer, Answering
 from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
+from unmask.tasks.transcripts import Searching, searched
 
 MOST_TOKENS = 512  # default length, for models without a limit
 
@@ -39,6 +40,7 @@ class Predictor(Answering):
                most that the model reads, or `reach` for a model without a limit
     no_answer  threshold of question answering: the answer is "" if no answer scores higher than the best span by more
                than this; None: the threshold in the folder, and without one the model always answers
+    search     the search for transcripts; None: the most probable label of each frame
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
                "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
@@ -62,6 +64,7 @@ class Predictor(Answering):
         top: int = 5,
         length: int | None = None,
         no_answer: float | None = None,
+        search: Searching | None = None,
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
     ) -> None:
@@ -84,6 +87,8 @@ class Predictor(Answering):
             raise UnmaskError(f"The model has no head that answers: {_instead(self.model)}.")
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
+        if search is not None:
+            self.task = searched(self.task, search)
         self.of_task = None if self.task is None else type(self.task)
         self.single = not isinstance(model, Loaded) and learned_single_texts(Path(model))
         if length is None and not isinstance(model, Loaded):

@@ -19,6 +19,7 @@ from unmask.serve.answering import Answer, Answering
 from unmask.serve.predictor import Predictor, learned_single_texts
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
+from unmask.tasks.transcripts import Searching, searched
 from unmask.tasks.written import Written, Wrote
 
 NO_THRESHOLD = "A T5 has no threshold for no answer, which it writes itself: leave --no-answer out."
@@ -97,17 +98,20 @@ def predictor_of(
     *,
     top: int = 5,
     no_answer: float | None = None,
+    search: Searching | None = None,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
 ) -> Answering:
     """A WrittenPredictor for a folder with an encoder–decoder, a Predictor for any other.
 
-    Raises UnmaskError as their constructors do, and for `no_answer` with an encoder–decoder.
+    Raises UnmaskError as their constructors do, and for `no_answer` or `search` with an encoder–decoder.
     """
     if not huggingface.holds_encoder_decoder(folder):
-        return Predictor(folder, top=top, no_answer=no_answer, device=device, precision=precision)
+        return Predictor(folder, top=top, no_answer=no_answer, search=search, device=device, precision=precision)
     if no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
+    if search is not None:
+        searched(None, search)
     return WrittenPredictor(folder, device=device, precision=precision)
 
 

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
+from unmask.errors import UnmaskError
 from unmask.kernels.threads import a_thread_each, workers
+from unmask.types import Batch
 
 Answer = TypeVar("Answer")
 TOKENS_AT_ONCE = 512  # of a batch for one thread: the activations between its layers stay in cache
@@ -52,3 +55,11 @@ def by_length(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
         batch.append(i)
     if batch:
         yield batch
+
+
+def sequence_of(batch: Batch, places: Tensor) -> Tensor:
+    """[M] int64: the sequence, by the order of the examples, to which each flat place [M] of the batch belongs."""
+    if batch.starts is None:
+        raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
+    order = batch.starts.argsort()
+    return order[torch.searchsorted(batch.starts[order], places, right=True) - 1]

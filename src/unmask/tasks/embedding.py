@@ -27,6 +27,7 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model, ModelConfig
+from unmask.tasks.batching import sequence_of
 from unmask.tasks.lexical import regression
 from unmask.tasks.lexical.references import VECTORS, regression_on_words
 from unmask.tasks.lexical.references import Vectors as WordVectors
@@ -34,7 +35,7 @@ from unmask.tasks.lexical.vectors import Vocabulary, units
 from unmask.tasks.reading import with_labels
 from unmask.tasks.rows import TaskOptions, TextRows, column
 from unmask.tasks.similarity import SAID, Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, loss_for
-from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.task import Encoded, Say, Score, Task
 from unmask.tasks.vector_scores import bags, cosines, of_similarity
 from unmask.tasks.vector_scores import units as unit_vectors
 from unmask.types import Batch, Example, Head, Loss

@@ -24,13 +24,14 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.cross_entropy import log_softmax_within
+from unmask.tasks.batching import sequence_of
 from unmask.tasks.forms import Form, Input, Object, are_texts
 from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.lexical.references import VECTORS, Vectors, cosines
 from unmask.tasks.lexical.vectors import Vocabulary
 from unmask.tasks.prompting import ChoicePrompting
 from unmask.tasks.rows import TableRows
-from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.task import Encoded, Say, Score, Task
 from unmask.tasks.written import WrittenChoices
 from unmask.types import Batch, Example, Head, Loss
 

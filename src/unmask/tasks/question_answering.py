@@ -28,6 +28,7 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.cross_entropy import log_softmax_within
+from unmask.tasks.batching import sequence_of
 from unmask.tasks.contexts import Context, Window, contexts_of, windows
 from unmask.tasks.found_spans import (
     EncodedQuestions,
@@ -44,7 +45,7 @@ from unmask.tasks.found_spans import (
 from unmask.tasks.lexical.references import VECTORS, Vectors, cosines
 from unmask.tasks.lexical.vectors import Vocabulary
 from unmask.tasks.rows import Rows, TaskOptions
-from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.task import Encoded, Say, Score, Task
 from unmask.tasks.written import WrittenAnswers
 from unmask.types import Batch, Example, Head, Loss
 

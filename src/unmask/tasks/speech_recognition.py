@@ -6,6 +6,7 @@ and the blank.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,11 +28,13 @@ from unmask.data.recordings.reading import Recording, Wanted
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.objectives.ctc import ctc, frames_needed
+from unmask.tasks.batching import sequence_of
 from unmask.tasks.encoded import Encoded
+from unmask.tasks.recording_training import Augmenting
 from unmask.tasks.recordings import RecordingRows, RecordingTask
-from unmask.tasks.rows import Rows, TaskOptions, column
-from unmask.tasks.task import Say, Task, sequence_of
-from unmask.tasks.transcripts import Decoding, Spoken, tables_of
+from unmask.tasks.rows import Rows, column
+from unmask.tasks.task import Say, Task
+from unmask.tasks.transcripts import Decoding, Searching, Spoken, tables_of
 from unmask.types import Batch, Head, Loss
 
 SHOWN = 40  # characters in a sentence
@@ -51,7 +54,7 @@ class TranscriptRows(RecordingRows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecognitionOptions(TaskOptions):
+class RecognitionOptions(Augmenting):
     """Options for the training of speech recognition.
 
     cased        write capitals; else transcripts are read in lower case
@@ -84,8 +87,10 @@ class SpeechRecognition(RecordingTask):
     """Write the transcript of a recording: connectionist temporal classification over characters (Graves et al. 2006),
     summed over the frames of each recording.
 
-    labels    the pieces of the vocabulary, in the order of the outputs; blank, space, unknown, lower as in `Characters`
-    decoding  how the answers are chosen; without it, the most probable label of each frame
+    labels      the pieces of the vocabulary, in the order of the outputs; blank, space, unknown, lower as in
+                `Characters`
+    augmenting  changes of the training recordings
+    decoding    how the answers are chosen; at first, the most probable label of each frame
     """
 
     task_name, name = "speech-recognition", "ctc"
@@ -104,16 +109,18 @@ class SpeechRecognition(RecordingTask):
         space: str = vocabularies.SPACE,
         unknown: str = vocabularies.UNKNOWN,
         lower: bool = False,
+        augmenting: Augmenting | None = None,
     ) -> None:
         self.labels = tuple(labels)
         self.characters = Characters(self.labels, blank, space, unknown, lower)
         self.heads: Mapping[str, Head] = {self.name: Head("token", len(self.labels))}
+        self.augmenting = augmenting or Augmenting()
         self.decoding = Decoding()
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         characters = options.characters([row.text for row in sets["train"]])
-        task = cls(characters.pieces, **_settings(characters))
+        task = cls(characters.pieces, **_settings(characters), augmenting=options)
         single = [piece for piece in characters.pieces if len(piece) == 1 and piece != characters.space]
         shown = " ".join(single[:SHOWN]) + (" ..." if len(single) > SHOWN else "")
         say(f"The vocabulary has {plural(len(single), 'character')}: {shown}")
@@ -143,14 +150,15 @@ class SpeechRecognition(RecordingTask):
         return np.zeros(1, np.int64), labels, np.array([len(labels)])
 
     def for_training(self, encoded: Encoded, processor: RecordingProcessor) -> Encoded:
-        """The rows without those that would be cut, or whose transcript needs more frames than the recording has.
+        """Changed recordings, without those that would be cut, or whose transcript needs more frames than they have.
 
         Raises UnmaskError if no row remains.
         """
         examples = encoded.examples
         assert isinstance(examples, RecordingExamples)
         needed = np.array([frames_needed(examples.target(i)[1]) for i in range(len(examples))])
-        long, short = set(encoded.cut), set(np.flatnonzero(needed > examples.lengths).tolist())
+        fastest = np.floor(examples.lengths / (1 + self.augmenting.speed)) - (self.augmenting.speed > 0)
+        long, short = set(encoded.cut), set(np.flatnonzero(needed > fastest).tolist())
         kept = [i for i in range(len(examples)) if i not in long | short]
         places = [row.place for row in encoded.rows]
         reasons = {
@@ -165,9 +173,11 @@ class SpeechRecognition(RecordingTask):
         ]
         if not kept:
             raise UnmaskError(f"No recording can be trained on. {' '.join(notes)}")
-        rows = [encoded.rows[i] for i in kept]
-        owners = np.arange(len(kept))
-        return replace(encoded, examples=examples.take(kept), owners=owners, rows=rows, cut=(), notes=tuple(notes))
+        changed = replace(
+            encoded, examples=examples.take(kept), owners=np.arange(len(kept)), cut=(), notes=tuple(notes)
+        )
+        collate = self.augmenting.training(processor, round(encoded.length * (1 + self.augmenting.speed)) + 1)
+        return replace(changed, rows=[encoded.rows[i] for i in kept], collate=collate)
 
     # -- the model
 
@@ -197,6 +207,12 @@ class SpeechRecognition(RecordingTask):
         assert isinstance(examples, RecordingExamples)
         hop = examples.processor.hop / examples.processor.rate
         return Spoken(log_p_FC, self.decoding(log_p_FC, self.characters.blank_label), hop)
+
+    def searching(self, search: Searching) -> SpeechRecognition:
+        """The task with another search for its answers."""
+        other = copy.copy(self)
+        other.decoding = search.decoding(self.characters)
+        return other
 
     # -- answers
 

@@ -24,13 +24,14 @@ from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
 from unmask.tasks.balance import ClassLoss, Weighing
+from unmask.tasks.batching import sequence_of
 from unmask.tasks.labels import different, label_id, mean_cross_entropy
 from unmask.tasks.lengths import windows
 from unmask.tasks.lexical.tagging import tagger
 from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
 from unmask.tasks.rows import Rows, TableRows, TaskOptions, column
 from unmask.tasks.tagged_words import SentenceForm, tagged
-from unmask.tasks.task import Encoded, Say, Score, Task, sequence_of
+from unmask.tasks.task import Encoded, Say, Score, Task
 from unmask.tasks.written_tags import WrittenTags
 from unmask.types import Batch, Example, Head, Loss
 

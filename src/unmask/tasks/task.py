@@ -24,7 +24,7 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
-from unmask.tasks.batching import answered
+from unmask.tasks.batching import answered, sequence_of
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form
 from unmask.tasks.prompting import Prompting
@@ -371,14 +371,6 @@ class Task(Objective):
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
         """The rows of a file in a format of the task, without labels; None for a file that is read line by line."""
         return None
-
-
-def sequence_of(batch: Batch, places: Tensor) -> Tensor:
-    """[M] int64: the sequence, by the order of the examples, to which each flat place [M] of the batch belongs."""
-    if batch.starts is None:
-        raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
-    order = batch.starts.argsort()
-    return order[torch.searchsorted(batch.starts[order], places, right=True) - 1]
 
 
 @contextmanager

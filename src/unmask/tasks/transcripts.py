@@ -9,24 +9,53 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from unmask import metrics
 from unmask.data.recordings.characters import Characters
-from unmask.errors import plural
-from unmask.generate.prefixes import Fusion, alignment, most_likely, search
+from unmask.errors import UnmaskError, plural
+from unmask.generate.prefixes import Fusion, LanguageModel, alignment, most_likely, search
 
 WORST = 20  # rows of a table
+
+
+@dataclass(frozen=True)
+class Searching:
+    """A search for transcripts.
+
+    beams     prefixes that are kept after each frame
+    language  a language model over words; None: the outputs of the model alone
+    weight    of the language model
+    bonus     for each word, in nats
+    """
+
+    beams: int = 16
+    language: LanguageModel | None = None
+    weight: float = 0.5
+    bonus: float = 1.0
+
+    def decoding(self, characters: Characters) -> Decoding:
+        """The search over the labels of a vocabulary. Raises UnmaskError for less than one beam, and for a language
+        model with a vocabulary without a space."""
+        if self.beams < 1:
+            raise UnmaskError(f"--beams must be 1 or more, not {self.beams}.")
+        if self.language is None:
+            return Decoding(self.beams)
+        if characters.space_label is None:
+            raise UnmaskError("The vocabulary of the model has no space between words: leave --lm out.")
+        pieces = [piece.lower() if characters.lower else piece for piece in characters.pieces]
+        fusion = Fusion(self.language, pieces, characters.space_label, self.weight, self.bonus)
+        return Decoding(self.beams, fusion)
 
 
 @dataclass(frozen=True)
 class Decoding:
     """How transcripts are chosen.
 
-    beams   prefixes that the search keeps after each frame; 1: the most probable label of each frame, without a search
-    fusion  a language model over words; None: the outputs alone
+    beams   as in `Searching`; 1 without a language model: the most probable label of each frame, without a search
+    fusion  the language model
     """
 
     beams: int = 1
@@ -45,6 +74,23 @@ class Decoding:
         if self.beams == 1 and self.fusion is None:
             return most_likely(log_p_FC, blank)
         return search(log_p_FC, blank, self.beams, self.fusion)[0].labels
+
+
+@runtime_checkable
+class Searched(Protocol):
+    """A task whose answers are searched for."""
+
+    def searching(self, search: Searching) -> Any:
+        """The task with this search."""
+
+
+def searched(task: Any, search: Searching) -> Any:
+    """A task with a search. Raises UnmaskError for one whose answers are not searched for, and for None."""
+    if not isinstance(task, Searched):
+        raise UnmaskError(
+            "Only models that write the transcripts of recordings search for them: leave --beams and --lm out."
+        )
+    return task.searching(search)
 
 
 @dataclass(frozen=True)
