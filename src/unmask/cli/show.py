@@ -69,6 +69,11 @@ def add_verbs(verbs: Any) -> None:
     _model(sub)
     sub.add_argument("recording", metavar="RECORDING", help="the file of a recording")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masked frames")
+    sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
+    _model(sub, required=False)
+    sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="the recordings; subfolders are classes")
+    sub.add_argument("--count", type=int, default=500, metavar="N", help="most recordings to read")
     sub = _verb(group, "masking", _masking, "Which tokens of a text are masked (for a T5, which spans), in N draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
@@ -211,6 +216,24 @@ def _positions(options: argparse.Namespace) -> Data:
 def _features(options: argparse.Namespace) -> Data:
     found: Data = _opened(options.model).features(Path(options.recording), seed=options.seed)
     return found
+
+
+def _clusters(options: argparse.Namespace) -> Data:
+    from unmask.data.recordings.labels import FrameLabels
+    from unmask.objectives.recordings import RecordingConfig
+    from unmask.serve.frame_labels import beside_classes, beside_letters
+    from unmask.visualize.clusters import clusters, counted
+
+    if options.count < 1:
+        raise UnmaskError(f"--count must be at least 1, not {options.count}.")
+    labels, data = FrameLabels(options.labels), RecordingConfig.opens(options.data)
+    splits = [data.split(name) for name in ("train", "heldout")]
+    if options.model is None:
+        return clusters(counted(beside_classes(labels, splits, options.count), labels.clusters), "classes")
+    predictor = _opened(options.model).predictor
+    if predictor is None:
+        raise UnmaskError(f"{options.model} recognises no speech: leave --model out, or fine-tune it first.")
+    return clusters(counted(beside_letters(labels, splits, predictor, options.count), labels.clusters), "letters")
 
 
 def _filters(options: argparse.Namespace) -> Data:
