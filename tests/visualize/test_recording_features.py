@@ -143,7 +143,7 @@ def test_a_long_recording_is_cut_to_512_frames():
     found = over_recording(model, processor, samples, attention.overview)
     assert len(found["rows"]) == 512
     assert found["recording"]["seconds"] == processor.samples(512) / RATE
-    assert found["recording"]["note"] == "The view reads the first 512 frames and leaves 88 out."
+    assert found["recording"]["note"] == "The view reads the first 512 frames of the recording: 4.1 s."
     assert "details" not in found
 
 

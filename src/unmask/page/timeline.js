@@ -54,6 +54,7 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
     }
     axis(context, top);
     draw();
+    tell();
   }
 
   function draw() {
@@ -101,6 +102,7 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
     context.textAlign = "left";
   }
 
+  const tell = () => (readout.textContent = said(state.cursor).join(" · "));
   const said = (seconds) => [`${seconds.toFixed(3)} s`, ...rows.map((row) => row.say(seconds)).filter(Boolean)];
 
   function go(seconds, scroll = true) {
@@ -111,9 +113,9 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
       state.to = state.from + span;
       paint();
     }
-    readout.textContent = said(state.cursor).join(" · ");
-    draw();
     moved(state.cursor);
+    tell();
+    draw();
   }
 
   function zoom(factor) {

@@ -42,8 +42,8 @@ def over_recording(
     reading = read_recording(model, processor, samples_N)
     F = len(reading.tokens)
     edges = recordings.seconds_of(processor, F)
-    cut = processor.frames(len(samples_N)) - F
-    note = f"The view reads the first {F:,} frames and leaves {cut:,} out." if cut else ""
+    cut = processor.frames(len(samples_N)) > F
+    note = f"The view reads the first {F:,} frames of the recording: {edges[-1]:.1f} s." if cut else ""
     shown: dict[str, Any] = recordings.recording(
         samples_N[: processor.samples(F)], processor.rate, step=processor.hop / processor.rate, note=note
     )

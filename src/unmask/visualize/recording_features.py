@@ -63,8 +63,7 @@ def features(
 
     Raises UnmaskError for a recording that the model cannot read.
     """
-    samples_N = samples_N[: int(recordings.LONGEST * processor.rate)]
-    example = processor.example(samples_N)
+    example = processor.example(samples_N[: int(recordings.LONGEST * processor.rate)])
     edges = seconds_of(processor, len(example.tokens))
     states = _states(twin(model), processor.collate([example]).to(model.device))
     found = [] if masking is None else [_masked(masking, edges, seed)]
