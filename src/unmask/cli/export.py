@@ -46,17 +46,21 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--label", "NAME", "with --data: column of the label")
     add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
-    sub = add_verb(verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder, or of pictures.")
+    sub = add_verb(
+        verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder, or of pictures or recordings."
+    )
     sub.add_argument(
         "--model",
         required=True,
         metavar="FOLDER",
-        help="folder of a sentence encoder, or of a model that reads pictures",
+        help="folder of a sentence encoder, or of a model that reads pictures or recordings",
     )
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
     )
-    sub.add_argument("--data", metavar="FOLDER", help="a folder of pictures; their names go into a file beside --out")
+    sub.add_argument(
+        "--data", metavar="FOLDER", help="a folder of pictures or recordings; their names go into a file beside --out"
+    )
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
@@ -67,7 +71,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve.vectors import vectors, write_vectors
 
     if options.data:
-        _embed_pictures(options)
+        _embed_items(options)
         return
     predictor = Predictor(options.model, device=options.device, precision=options.precision)
     say(predictor.settled)
@@ -75,18 +79,17 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 
 
-def _embed_pictures(options: argparse.Namespace) -> None:
-    """Write the vectors of a folder of pictures, and a file with the name of the picture of each row."""
+def _embed_items(options: argparse.Namespace) -> None:
+    """Write the vectors of a folder of pictures or recordings, and a file with the name of the item of each row."""
     from unmask.data.files.items import visible
-    from unmask.data.pictures.corpus import named_pictures
     from unmask.files import write_text
-    from unmask.serve.vectors import picture_vectors, write_vectors
+    from unmask.serve.vectors import item_vectors, named_items, write_vectors
 
     if options.file:
-        raise UnmaskError("--file names texts and --data pictures: leave one of them out.")
-    pictures, found = named_pictures(Path(options.data))
+        raise UnmaskError("--file names texts and --data pictures or recordings: leave one of them out.")
+    items, found = named_items(options.model, Path(options.data))
     names = Path(options.out).with_suffix(".names.txt")
-    count, width = write_vectors(picture_vectors(options.model, pictures, device=options.device), options.out)
+    count, width = write_vectors(item_vectors(options.model, items, device=options.device), options.out)
     write_text(names, "".join(f"{visible(name)}\n" for name in found))
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}, names -> {names}")
 

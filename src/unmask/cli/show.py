@@ -288,14 +288,14 @@ def _neighbours(options: argparse.Namespace) -> Data:
     import numpy as np
 
     from unmask.data.pictures.corpus import named_pictures
-    from unmask.serve.vectors import picture_vectors
+    from unmask.serve.vectors import item_vectors
     from unmask.visualize.neighbours import neighbours
 
     if not 1 <= options.count <= 100:
         raise UnmaskError(f"--count must be from 1 to 100, not {options.count}.")
     folder, asked = Path(options.data), [Path(name) for name in options.pictures]
     pictures, names = named_pictures(folder)
-    vectors_ND = np.concatenate(list(picture_vectors(options.model, [*asked, *pictures])))
+    vectors_ND = np.concatenate(list(item_vectors(options.model, [*asked, *pictures])))
     own = dict(zip(asked, vectors_ND, strict=False))
     return neighbours(own, folder, pictures, names, vectors_ND[len(asked) :], options.count)
 

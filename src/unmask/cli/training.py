@@ -57,9 +57,15 @@ def add_verbs(verbs: Any) -> None:
         default=[],
         metavar="FOLDER",
         help="folders that `unmask corpus build` wrote; several are mixed (default: the documentation installed with "
-        "Python, which is built once in corpora/)",
+        "Python, or speech that is synthesised, which are built once in corpora/)",
     )
-    sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
+    sub.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="folders of pictures or recordings; for word2vec, files of texts or sequences",
+    )
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
     add_field(sub, "--minutes", "N", "minutes of training; use --steps to set steps instead")
     add_field(sub, "--steps", "N", "optimiser steps")
@@ -135,6 +141,10 @@ def add_verbs(verbs: Any) -> None:
     _row_fields(sub)
     add_field(sub, "--neighbours", "K", "training rows that vote for the label of a row (20)")
     add_field(sub, "--pooling", "NAME", "state of a row: summary (default), as a head for whole rows reads it, or mean")
+    sub.add_argument("--layers", action="store_true", help="score each layer, and a weighted sum of all of them")
+    add_field(sub, "--leave-out", "YES", "with --layers: leave out each group, such as a speaker, in turn (--group)")
+    add_field(sub, "--seeds", "N", "with --layers: random trunks, and initial weights of the sum (1)")
+    sub.add_argument("--out", metavar="FOLDER", help="with --layers: folder for the scores and a report")
     sub.more_help = _baseline_help
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -208,14 +218,17 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if (options.recipe or facts.get("recipe")) in words.RECIPES:
         words.pretrain(options, overrides)
         return
-    if options.data:
-        raise UnmaskError("--data is for word2vec; give --corpus (make one with: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
     check_run(options.out, facts, recipes.names())
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     options.recipe, config = recipes.choose(options.recipe, start, facts)
-    options.corpus = options.corpus or facts.get("corpora", [])
+    if options.data and not config.objective.plain:
+        raise UnmaskError(
+            "--data is for word2vec, pictures and recordings; give --corpus (make one with: unmask corpus build --data "
+            "...)."
+        )
+    options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
     # A run has either steps or minutes: the given one replaces that of the recipe.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
@@ -240,7 +253,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     distributed.init(config.training.device)
     if not options.corpus:
-        options.corpus = [data.embedded_corpus(config.model.token_kind, build=distributed.is_main())]
+        options.corpus = [data.without_any(config, build=distributed.is_main())]
         distributed.barrier()
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
@@ -353,15 +366,21 @@ def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _probe(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.runs.finetuning import layer_probing
     from unmask.runs.finetuning.probing import Probing, probe, render
 
     config = Probing().override(overrides)
     if options.fields:
         print_fields(config)
         return
+    if not options.layers and (options.out or config.leave_out or config.seeds > 1):
+        raise UnmaskError("--out, --leave-out and --seeds are for --layers: add it, or leave them out.")
+    score, shown = (layer_probing.probe_layers, layer_probing.render_layers) if options.layers else (probe, render)
     notes: list[str] = []
-    found = probe(config, say=notes.append if options.json else print)
-    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
+    found = score(config, notes.append if options.json else print)
+    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else shown(found))
+    if options.out:
+        layer_probing.keep(found, Path(options.out))
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -53,6 +53,7 @@ class ObjectiveConfig(Config):
     choices   (option of the command line, value) pairs that choose this objective
     off       (field, value) pairs without effect, which runs of other objectives accept too
     optional  whether a folder whose model does not support it is trained by the default objective of the model instead
+    plain     whether its data may be a plain folder of files (`opens`), not only a corpus that was built from one
     """
 
     kind: ClassVar[str]
@@ -64,6 +65,7 @@ class ObjectiveConfig(Config):
     choices: ClassVar[tuple[tuple[str, str], ...]] = ()
     off: ClassVar[tuple[tuple[str, object], ...]] = ()
     optional: ClassVar[bool] = False
+    plain: ClassVar[bool] = False
 
     # ---------------------------------------------------------------------------------------- used by a run
 
@@ -85,6 +87,13 @@ class ObjectiveConfig(Config):
         Raises UnmaskError for a folder that holds something else, or is damaged.
         """
         return Corpus(folder)
+
+    def stand_in(self) -> str:
+        """The name of the data of a run without any, which `make` writes; "" for the embedded texts."""
+        return ""
+
+    def make(self, folder: Path) -> None:
+        """Write the data of `stand_in`; an existing folder stays as it is."""
 
     def processor(self, processor: Any) -> Any:
         """The processor of a corpus with additions that this objective needs, such as entries of a vocabulary."""

@@ -18,6 +18,7 @@ from unmask.data import collate
 from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import SeededBlocks, mixture
+from unmask.data.recordings import synthetic
 from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.folder import RecordingFolder
 from unmask.data.recordings.processor import RecordingProcessor
@@ -163,6 +164,7 @@ class RecordingConfig(ObjectiveConfig):
     rate: int = 16_000
 
     requires: ClassVar[frozenset[str]] = frozenset({"recordings"})
+    plain: ClassVar[bool] = True
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
@@ -179,6 +181,13 @@ class RecordingConfig(ObjectiveConfig):
         from unmask.data.recordings.corpus import RecordingCorpus
 
         return RecordingCorpus(folder)
+
+    def stand_in(self) -> str:
+        return f"spoken-{self.rate}"
+
+    def make(self, folder: Path) -> None:
+        """Words and short sentences that are synthesised."""
+        synthetic.write(folder, rate=self.rate)
 
     def processor(self, processor: RecordingProcessor) -> RecordingProcessor:
         """That of the folder, at this rate."""

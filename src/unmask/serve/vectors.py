@@ -6,18 +6,23 @@ Shapes: N texts, D width.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from unmask import huggingface
 from unmask.data.labelled.rows import Row
-from unmask.data.pictures.decoding import Source, decode
+from unmask.data.pictures.corpus import named_pictures
+from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture
+from unmask.data.recordings.decoding import decode as samples_of
+from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.reading import Recording, named_recordings
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 from unmask.kernels.devices import placed
@@ -26,7 +31,7 @@ from unmask.tasks import TASKS, task_found
 from unmask.tasks.summaries import summaries
 
 AT_ONCE = 4_096  # texts that are read ahead, so that texts of similar length share a batch
-PICTURES_AT_ONCE = 256
+ITEMS_AT_ONCE = 256
 FORMS = (".npy", ".safetensors", ".jsonl")
 
 
@@ -45,30 +50,46 @@ def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:
         first += len(some)
 
 
-def picture_vectors(
-    folder: Path | str, pictures: Sequence[Source], *, device: torch.device | str = "cpu"
+def item_vectors(
+    folder: Path | str, items: Sequence[Any], *, device: torch.device | str = "cpu"
 ) -> Iterator[np.ndarray]:
-    """The vectors [n, D] float32 of some hundred pictures at a time, in order: those of the task if the folder was
-    fine-tuned for vectors, else the summaries by its trunk.
+    """The vectors [n, D] float32 of some hundred pictures or recordings at a time, in order: those of the task if the
+    folder was fine-tuned for vectors, else the summaries by its trunk.
 
-    Raises UnmaskError for a model that reads no pictures, and for a file that cannot be decoded.
+    items  their files, or handles of a corpus
+
+    Raises UnmaskError for a model that reads texts, and for a file that cannot be decoded.
     """
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
-    if not isinstance(loaded.processor, ImageProcessor):
-        raise UnmaskError(f"{folder} holds a model that reads no pictures: give texts by --file.")
+    row, read = _reading(loaded.processor, folder)
     task = task_found(list(loaded.model.heads), loaded.settings)
-    parts = (pictures[i : i + PICTURES_AT_ONCE] for i in range(0, len(pictures), PICTURES_AT_ONCE))
+    parts = (items[i : i + ITEMS_AT_ONCE] for i in range(0, len(items), ITEMS_AT_ONCE))
     if task is not None and task.gives_vectors:
         predictor = Predictor(loaded, device=device, precision="fp32")
         for some in parts:
-            yield np.concatenate(predictor.found([Picture(place=str(one), source=one) for one in some]))
+            yield np.concatenate(predictor.found([row(place=str(one), source=one) for one in some]))
         return
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})  # a head may have another summary
     model, processor = placed(loaded.model, device), loaded.processor
-    assert isinstance(processor, ImageProcessor)
     for some in parts:
-        examples = [processor.example(decode(one, processor.channels)) for one in some]
-        yield summaries(model, examples, processor)
+        yield summaries(model, [processor.example(read(one)) for one in some], processor)
+
+
+def named_items(folder: Path | str, data: Path) -> tuple[Sequence[Any], list[str]]:
+    """The pictures of a folder or a corpus for a model that reads pictures, else the recordings, and their names.
+    Raises UnmaskError for a model that reads texts, and if there are none."""
+    processor = huggingface.load(folder, huggingface.SINGLE_STACK).processor
+    _reading(processor, folder)
+    return named_pictures(data) if isinstance(processor, ImageProcessor) else named_recordings(data)
+
+
+def _reading(processor: Any, folder: object) -> tuple[Callable[..., Row], Callable[[Any], np.ndarray]]:
+    """The class of rows that a processor's tasks read, and a function that decodes an item for the processor."""
+    if isinstance(processor, ImageProcessor):
+        return Picture, lambda one: decode(one, processor.channels)
+    if isinstance(processor, RecordingProcessor):
+        return Recording, lambda one: samples_of(one, processor.rate)
+    raise UnmaskError(f"{folder} holds a model that reads texts, not pictures or recordings: give texts by --file.")
 
 
 def write_vectors(parts: Iterable[np.ndarray], out: Path | str) -> tuple[int, int]:

@@ -77,6 +77,11 @@ class Recordings:
         headers, spans = self.headers[units], self.spans[units]
         return replace(self, sources=chosen, headers=headers, spans=spans, names=names, labels=labels)
 
+    def by_label(self) -> list[Recordings]:
+        """The units of each label, such as a language, in the order of the labels: parts for a mixture."""
+        labels = np.array(self.labels if self.labels else [""] * len(self.sources))
+        return [self.take(np.flatnonzero(labels == label)) for label in np.unique(labels)]
+
 
 def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:
     """[P, 2] float64: the begin and end, in seconds, of the fewest equal parts that are not longer than `longest`; the

@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.corpora import RECORDINGS as CORPUS
+from unmask.data.files.corpora import format_of
 from unmask.data.files.damage import damaged
 from unmask.data.files.items import BYTES, PATH, SHOWN, class_of, visible
 from unmask.data.files.tables import column_of, guess_format, read_table
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row, listed
+from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.decoding import SUFFIXES, Source, decode, digest_of, header
 from unmask.data.recordings.items import RECORDINGS, holds_recordings, items_of, span_in
 from unmask.errors import UnmaskError, plural
@@ -119,14 +122,16 @@ def labelled(path: Path, wanted: Wanted | None = None, *, encoding: str | None =
     Raises UnmaskError, which names the row and the column, if a value is missing, empty or of another type.
     """
     wanted = wanted or Wanted()
-    return of_folder(path, wanted) if path.is_dir() else of_table(path, wanted, encoding=encoding)
+    if path.is_dir():
+        return of_folder(path, wanted) if format_of(path) is None else of_corpus(path, wanted)
+    return of_table(path, wanted, encoding=encoding)
 
 
 def are_recordings(path: Path) -> bool:
-    """Whether labelled rows are recordings: a folder in which at least half of the files are, or a table whose first
-    row names a file of sound, or has its bytes."""
+    """Whether labelled rows are recordings: a corpus of them, a folder in which at least half of the files are, or a
+    table whose first row names a file of sound, or has its bytes."""
     if path.is_dir():
-        return holds_recordings(path)
+        return format_of(path) == CORPUS or holds_recordings(path)
     try:
         first = next(iter(items_of(path)), None)
     except UnmaskError:  # the reader of texts says what is wrong
@@ -160,6 +165,27 @@ def of_folder(folder: Path, wanted: Wanted) -> Dataset:
     notes = RECORDINGS.left_out(folder, others, () if wanted.label else {row.label for row in rows})
     columns = {"recording": "files", "label": "names" if wanted.label else "folders"}
     return Dataset(folder, tuple(in_turns(rows)), columns, notes)
+
+
+def of_corpus(folder: Path, wanted: Wanted) -> Dataset:
+    """The recordings of a corpus that was built from recordings with labels, the first of each class, then the second
+    ones, and so on. Their rows hold handles, and no samples.
+
+    Raises UnmaskError for a damaged corpus, for one without labels, and for transcripts.
+    """
+    corpus = RecordingCorpus(folder)
+    if wanted.needs == "text" or not corpus.labelled:
+        what = "transcripts" if wanted.needs == "text" else "labels"
+        raise UnmaskError(f"{folder} is a corpus without {what}: give the recordings that it was built from.")
+    group = None if wanted.group is None else Pattern(wanted.group, "--group")
+    rows = []
+    for number, stored in enumerate(corpus):
+        name, place = corpus.name(number), visible(f"{folder}:{corpus.name(number)}")
+        own = "" if group is None else group(name, place)
+        rows.append(Recording(label=corpus.label(number), place=place, source=stored, group=own))
+    return Dataset(
+        folder, tuple(in_turns(rows)), {"recording": "corpus", "label": "classes"}, tuple(corpus.manifest["notes"])
+    )
 
 
 def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Dataset:
@@ -232,6 +258,20 @@ def value_in(cells: Mapping[str, Any], column: str, place: str) -> str:
     if value is None or not str(value).strip():
         raise UnmaskError(f"{place}: the column '{column}' is empty; every recording needs a value.")
     return str(value).strip()
+
+
+def named_recordings(folder: Path) -> tuple[Sequence[Source], list[str]]:
+    """The recordings of a folder and its subfolders, or of a corpus, and their names. Raises UnmaskError if there are
+    none."""
+    if not folder.is_dir():
+        raise UnmaskError(f"There is no folder of recordings {folder}.")
+    if format_of(folder) is not None:
+        corpus = RecordingCorpus(folder)
+        return list(corpus), [corpus.name(number) for number in range(len(corpus))]
+    found, _ = RECORDINGS.files_in(folder)
+    if not found:
+        raise UnmaskError(f"{folder} has no recordings: files such as {RECORDINGS.usual}, in it or in folders in it.")
+    return found, [str(path.relative_to(folder)) for path in found]
 
 
 def check_readable(reasons: Sequence[str], count: int) -> None:
