@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask import huggingface
-from unmask.data import collate
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.folder import export
