@@ -133,11 +133,8 @@ class SpeechRecognition(RecordingTask):
         found = self.characters.strange(row.text for row in rows)
         if not found:
             return ""
-        shown = ", ".join(f"{c} {count:,}" for c, count in found.most_common(SHOWN))
-        return (
-            f"{plural(len(found), 'character')} of the transcripts {'is' if len(found) == 1 else 'are'} not in the "
-            f"vocabulary, so that the model cannot write them ({shown})."
-        )
+        shown = ", ".join(f"{c} {count:,} times" for c, count in found.most_common(SHOWN))
+        return f"Characters that are not in the vocabulary, so that the model cannot write them: {shown}."
 
     def settings(self) -> dict[str, Any]:
         return _settings(self.characters)
@@ -162,12 +159,11 @@ class SpeechRecognition(RecordingTask):
         kept = [i for i in range(len(examples)) if i not in long | short]
         places = [row.place for row in encoded.rows]
         reasons = {
-            f"is longer than {encoded.length} frames": sorted(long),
-            "has a transcript that needs more frames than it has": sorted(short - long),
+            f"longer than {encoded.length:,} frames": sorted(long),
+            "with a transcript that needs more frames than there are": sorted(short - long),
         }
         notes = [
-            f"{plural(len(own), 'recording')} that {why} {'is' if len(own) == 1 else 'are'} left out "
-            f"({listed([places[i] for i in own], 3)})."
+            f"Left out: {plural(len(own), 'recording')} {why} ({listed([places[i] for i in own], 3)})."
             for why, own in reasons.items()
             if own
         ]
@@ -217,8 +213,8 @@ class SpeechRecognition(RecordingTask):
     # -- answers
 
     def text(self, answer: Spoken) -> str:
-        """The transcript of an answer."""
-        return self.characters.text(answer.labels)
+        """The transcript of an answer, with one space between words."""
+        return " ".join(self.characters.text(answer.labels).split())
 
     def _texts(self, answers: Sequence[Spoken], rows: Sequence[Row]) -> tuple[list[str], list[str]]:
         """The answers, and the transcripts of the rows, both normalised."""
