@@ -20,6 +20,8 @@ from unmask.models.deit import Deit
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.heads import kinds
+from unmask.models.hubert import Hubert
 from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
@@ -31,6 +33,7 @@ from unmask.models.transformer_xl import TransformerXl
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
+from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.nn import lora
 from unmask.types import Batch, Head
 
@@ -98,6 +101,28 @@ PICTURES: dict[str, Any] = {
     "VGG": Vgg(size=8, widths=(4, 8), depths=(1, 3), norm=True, pointwise=True),
 }  # fmt: skip
 """Pages that read pictures; their answers through files are in `tests/parity`."""
+FRAMES: dict[str, Any] = {
+    "channels": (6, 8), "kernels": (7, 3), "strides": (4, 2), "dim": 8, "layers": 2, "heads": 2, "hidden": 12,
+    "position_kernel": 4, "position_groups": 2, "delay_dims": (6, 8), "delay_kernels": (3, 2),
+    "delay_dilations": (1, 2),
+}  # fmt: skip
+STABLE: dict[str, Any] = {"pre_norm": True, "conv_norm": "layer", "conv_bias": True}
+RECORDINGS: dict[str, Any] = {
+    "wav2vec 2.0": Wav2Vec2(**FRAMES, codebooks=2, entries=3, codes=4, compared=5, feature_gradient=0.1),
+    "wav2vec 2.0, pre-norm": Wav2Vec2(**FRAMES, **STABLE, mixes=True),
+    "HuBERT": Hubert(**FRAMES, compared=6),
+    "HuBERT, pre-norm": Hubert(**FRAMES, **STABLE, hides=False),
+}
+"""Pages that read recordings; as those of pictures."""
+OF_RECORDINGS: dict[str, dict[str, Head]] = {
+    "trunk": {},
+    "classes": {"speech_classification": Head("sequence", 3)},
+    "characters": {"ctc": Head("token", 9)},
+    "speakers": {"verification": Head("embedding", 6), "speakers": Head("prototypes", 3)},
+    "vectors": {"verification": Head("embedding", 6)},
+    "clusters": {"clusters": Head("clusters", 4, pretraining=True)},
+    "contrastive": {"contrastive": Head("quantised", 7, pretraining=True)},
+}
 OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regression": 1, "span": 2, "words": V}
 """Head -> its outputs; of the others, 3."""
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
@@ -153,7 +178,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_table_has_a_case() -> None:
     own = [table for table in huggingface.TABLES.values() if table.config.__module__.startswith("unmask.")]
     tables = [one for table in own for one in (table, *table.variants)]
-    written = [table_of(config) for config in (*CONFIGS.values(), *PICTURES.values())]
+    written = [table_of(config) for config in (*CONFIGS.values(), *PICTURES.values(), *RECORDINGS.values())]
     assert not [table.model_type for table in tables if not any(table is one for one in written)]
 
 
@@ -197,6 +222,24 @@ def test_a_folder_of_a_picture_model_brings_back_the_same_model(name: str, heads
     a, b = model.state_dict(), loaded.model.state_dict()
     assert b.keys() == expected.build(heads).state_dict().keys()
     assert all(torch.equal(a[key], b[key]) for key in b)
+    huggingface.save(tmp_path / "b", loaded.model, labels=loaded.labels)
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+@pytest.mark.parametrize("heads", OF_RECORDINGS)
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_folder_of_a_model_of_recordings_brings_back_the_same_model(name: str, heads: str, tmp_path: Path) -> None:
+    asked = OF_RECORDINGS[heads]
+    if {head.kind for head in asked.values()} - set(kinds(RECORDINGS[name])):
+        pytest.skip(f"{name} has no {heads}")
+    model = RECORDINGS[name].build(asked, seed=3)
+    huggingface.save(tmp_path / "a", model)
+    loaded = huggingface.load(tmp_path / "a")
+    assert loaded.model.config == RECORDINGS[name].in_folder(asked)  # with the numbers of outputs
+    assert set(loaded.model.heads) == set(asked)
+    a, b = model.state_dict(), loaded.model.state_dict()
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
     huggingface.save(tmp_path / "b", loaded.model, labels=loaded.labels)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from dataclasses import is_dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from unmask import models
 from unmask.data import collate
 from unmask.data.bitext.batching import source_batch
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import (
@@ -35,6 +37,7 @@ from unmask.models import (
 )
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
+from unmask.models.hubert import Hubert
 from unmask.models.mae import Mae
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
@@ -43,6 +46,7 @@ from unmask.models.swin import Swin
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
+from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.types import Batch, Example, Head
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6
@@ -99,6 +103,16 @@ PICTURES: dict[str, ModelConfig] = {
     "cct": Cct(size=8, dim=8, layers=2, heads=2, hidden=12, convolutions=2),
     "vgg": Vgg(size=8, widths=(4, 8), depths=(1, 2)),
 }  # fmt: skip
+FRAMES: dict[str, Any] = {
+    "channels": (6, 8, 8), "kernels": (7, 3, 2), "strides": (4, 2, 2), "dim": 12, "layers": 2, "heads": 2, "hidden": 20,
+    "position_kernel": 6, "position_groups": 3, "delay_dims": (6, 8), "delay_kernels": (3, 2),
+    "delay_dilations": (1, 2), "projection": 5, "vector": 4,
+}  # fmt: skip
+RECORDINGS: dict[str, ModelConfig] = {
+    "wav2vec2": Wav2Vec2(**FRAMES),
+    "wav2vec2-pre-norm": Wav2Vec2(**FRAMES, pre_norm=True, conv_norm="layer", conv_bias=True, mixes=True),
+    "hubert": Hubert(**FRAMES),
+}
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
@@ -165,7 +179,7 @@ def test_no_page_is_left_out() -> None:
         for kind in below(ModelConfig)
         if kind.__module__.startswith("unmask.models.") and is_dataclass(kind) and not kind.__abstractmethods__
     }
-    assert concrete == {type(page) for page in (*PAGES.values(), *PICTURES.values())}
+    assert concrete == {type(page) for page in (*PAGES.values(), *PICTURES.values(), *RECORDINGS.values())}
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -186,6 +200,32 @@ def test_pictures_are_answered_alike_alone_padded_and_packed(name: str) -> None:
         torch.testing.assert_close(answers(processor.collate(examples)), alone, atol=1e-5, rtol=1e-4)
         packed = collate.pack(examples, 2 * T, processor.pad)
         torch.testing.assert_close(answers(packed), alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_recordings_are_answered_alike_alone_padded_and_packed(name: str) -> None:
+    page = RECORDINGS[name]
+    heads = {"tagging": Head("token", 3), "classification": Head("sequence", 2), "vector": Head("embedding", 4)}
+    model = page.build(heads, seed=0).eval()
+    processor = RecordingProcessor().for_model(page)
+    rng = np.random.default_rng(0)
+    examples = [processor.example(rng.standard_normal(n).astype(np.float32)) for n in (400, 31, 97, 250)]
+
+    def answers(batch: Batch) -> list[Tensor]:
+        assert batch.starts is not None
+        hidden_BTD = model(batch)
+        sizes = [len(one.tokens) for one in examples][: len(batch.starts)]
+        places = torch.cat([start + torch.arange(n) for start, n in zip(batch.starts, sizes, strict=True)])
+        of_recordings = [model.answer(head, hidden_BTD, batch.starts, batch) for head in ("classification", "vector")]
+        return [hidden_BTD.flatten(0, 1)[places], model.answer("tagging", hidden_BTD, places, batch), *of_recordings]
+
+    with torch.no_grad():
+        padded = answers(processor.collate(examples))
+        for found, wanted in zip(answers(collate.pack(examples, 40, processor.pad)), padded, strict=True):
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+        first = answers(processor.collate(examples[:1]))
+        for found, wanted in zip(first, padded, strict=True):
+            torch.testing.assert_close(found, wanted[: len(found)], atol=1e-5, rtol=1e-4)
 
 
 @pages

@@ -35,7 +35,6 @@ PUBLISHED: Mapping[str, Head] = {
     "regression": Head("sequence", 1),
     "choice": Head("choice", 1),
     "tagging": Head("token"),
-    "ctc": Head("token"),
     "crf": Head("transitions"),
     "span": Head("span", 2),
     "pairs": Head("vectors"),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from unmask.models.convolutional_speech import ConvolutionalSpeech
+from unmask.models.speech import OFFERS
 from unmask.nn.clusters import ClusterHead
 from unmask.types import Head
 
@@ -24,7 +25,7 @@ class Hubert(ConvolutionalSpeech):
 
     @property
     def offers(self) -> frozenset[str]:
-        return super().offers | {"clusters"}
+        return OFFERS | {"clusters"}
 
     def clusters_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """The cosine of a state and a vector for each cluster (equation 3)."""

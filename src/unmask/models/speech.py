@@ -29,6 +29,9 @@ from unmask.nn.recording_heads import LayerMix, ProjectedClassifier, Prototypes,
 from unmask.nn.recordings import Convolutions, Features, FrameEmbedding, PositionalConvolution
 from unmask.types import Head
 
+OFFERS = frozenset({"recordings", "masked frames", "frame states"})
+"""What all of these pages offer."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechEncoder(ModelConfig):
@@ -96,10 +99,6 @@ class SpeechEncoder(ModelConfig):
     @abstractmethod
     def front(self) -> Features:
         """The layers from samples to the features of frames."""
-
-    @property
-    def offers(self) -> frozenset[str]:
-        return frozenset({"recordings", "masked frames", "frame states"})
 
     @property
     def width(self) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from unmask.models.convolutional_speech import ConvolutionalSpeech
+from unmask.models.speech import OFFERS
 from unmask.nn.initialise import uniform_linear
 from unmask.nn.quantiser import ProductQuantiser, QuantisedHead
 from unmask.types import Head
@@ -32,7 +33,7 @@ class Wav2Vec2(ConvolutionalSpeech):
 
     @property
     def offers(self) -> frozenset[str]:
-        return super().offers | {"quantised frames"}
+        return OFFERS | {"quantised frames"}
 
     def quantised_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """The quantiser, and the vectors that are compared (section 3.2)."""

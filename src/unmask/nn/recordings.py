@@ -67,11 +67,11 @@ class Tape:
 
     def rows(self, device: torch.device) -> Tensor:
         """[M]: the places of all recordings in the buffer, in order."""
-        return self.spread(torch.tensor(self.begins, device=device))
+        return self.spread(torch.tensor(self.begins, dtype=torch.int64, device=device))
 
     def spread(self, firsts_R: Tensor) -> Tensor:
         """[M]: the places that recordings fill from these first places on."""
-        lengths_R = torch.tensor(self.lengths, device=firsts_R.device)
+        lengths_R = torch.tensor(self.lengths, dtype=torch.int64, device=firsts_R.device)
         total, before_R = sum(self.lengths), lengths_R.cumsum(0) - lengths_R
         shifts_M = (firsts_R - before_R).repeat_interleave(lengths_R, output_size=total)
         return shifts_M + torch.arange(total, device=firsts_R.device)
@@ -230,8 +230,8 @@ class PositionalConvolution(nn.Module):
         sequences = None if documents_BT is None else Sequences.of(documents_BT)
         x_NSD = x_BTD if sequences is None else sequences.unpack(x_BTD)
         weight = self.direction * (self.scale / self._lengths())
-        kernel = weight.shape[-1]
-        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2))
+        kernel, none = weight.shape[-1], int(not x_NSD.shape[1])
+        padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2 + none))
         y_NSD = self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
         return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
 

@@ -73,6 +73,7 @@ IGNORED = frozenset(
 FIXED = {"add_adapter": False, "adapter_attn_dim": None, "feat_proj_layer_norm": True, "conv_pos_batch_norm": False}
 POSITIONS = "pos_conv_embed.conv."
 STORED = "parametrizations.weight.original"  # the weight norm of transformers 5; published folders have other names
+MIX = "layer_weights"
 PUBLISHED = {"weight_g": STORED + "0", "weight_v": STORED + "1"}
 
 
@@ -81,7 +82,7 @@ class Recordings(Part):
 
     def deduce(self, values: Mapping[str, Any], tensors: Mapping[str, Tensor], place: Path) -> Mapping[str, Any]:
         named = {name.rpartition(".")[2] for name in tensors if name.endswith("masked_spec_embed")}
-        return {"hides": bool(named), "mixes": "layer_weights" in tensors}
+        return {"hides": bool(named), "mixes": MIX in tensors}
 
     def write(self, config: Any, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """Add what decides in `transformers` which parameters there are: a vector for masked frames needs a positive
@@ -94,6 +95,8 @@ class Recordings(Part):
             before, within, last = name.partition(POSITIONS)
             if within and last in PUBLISHED:
                 name = before + within + PUBLISHED[last]
+            if name.endswith(MIX):
+                name = MIX  # a folder without heads has no prefix to tell it from the trunk by
             if name in found:
                 raise UnmaskError(f"{folder} stores the weight norm of positions twice, as {name} and by an old name.")
             found[name] = tensor.transpose(1, 2).flatten(1) if _is_convolution(name, tensor, 3) else tensor
@@ -140,7 +143,7 @@ def trunk(prefix: str, side: str, norm: str) -> Names:
         (f"{ours}feedforward.{side}", layer + "final_layer_norm"),
         (f"{ours}feedforward.f.up", layer + "feed_forward.intermediate_dense"),
         (f"{ours}feedforward.f.down", layer + "feed_forward.output_dense"),
-        ("mix.weight", "layer_weights"),
+        ("mix.weight", MIX),
     )
 
 
