@@ -37,12 +37,12 @@ class Entries(NamedTuple):
 
     name     of the codebook, or of what has the entries
     codes_F  [F], from 0
-    count    V, number of entries
+    size     V, number of entries
     """
 
     name: str
     codes_F: np.ndarray
-    count: int
+    size: int
 
 
 def features(
@@ -118,11 +118,11 @@ def _entries(model: Model, states: dict[str, Tensor]) -> Iterator[Entries]:
 
 def use(entries: Entries) -> Data:
     """A chart of the share of frames of each entry, with the perplexity: exp of the entropy of these shares."""
-    counts_V = np.sort(np.bincount(entries.codes_F, minlength=entries.count))[::-1]
+    counts_V = np.sort(np.bincount(entries.codes_F, minlength=entries.size))[::-1]
     shares_V = counts_V / max(int(counts_V.sum()), 1)
     used_V = shares_V[shares_V > 0]
     perplexity = float(np.exp(-(used_V * np.log(used_V)).sum()))
-    title = f"{entries.name}: {len(used_V)} of {entries.count} entries are used, perplexity {perplexity:.1f}"
+    title = f"{entries.name}: {len(used_V)} of {entries.size} entries are used, perplexity {perplexity:.1f}"
     return chart(title, {"share of frames": shares_V}, x="entry, the most used first")
 
 
