@@ -167,7 +167,8 @@ def digest_of(source: Source, begin: float = 0.0, end: float | None = None) -> s
         whole = source.digest
     if not begin and end is None:
         return whole
-    return hashlib.blake2b(f"{whole} {begin:.4f} {end}".encode(), digest_size=16).hexdigest()
+    part = f"{whole} {begin:.4f} {'' if end is None else f'{end:.4f}'}"
+    return hashlib.blake2b(part.encode(), digest_size=16).hexdigest()
 
 
 # ------------------------------------------------------------------------------------------------ libsndfile
