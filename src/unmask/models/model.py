@@ -119,6 +119,12 @@ class Model(nn.Module, ABC):
         return None
 
     @property
+    def front(self) -> nn.Module | None:
+        """The part of the embedding that turns samples into features, the lowest layers of a model of recordings; None
+        for other models."""
+        return None
+
+    @property
     def token_table(self) -> Token | None:
         """The table of input token vectors; None for a model without one, such as one that reads characters."""
         return None

@@ -54,6 +54,15 @@ class SpeechModel(StackModel):
         mixed_BTD: Tensor = self.mix(states)
         return mixed_BTD
 
+    @property
+    def sequences_apart(self) -> bool:
+        """Not with a mean of layers, whose weights a task learns even on a frozen trunk."""
+        return self.mix is None
+
+    @property
+    def front(self) -> nn.Module:
+        return self.embedding.features
+
     def frames(self, batch: Batch) -> Tensor:
         """[B, T, C]: the normalised features of all frames, masked or not; zero at padding."""
         return self.embedding.frames(batch.tokens, batch.signal)[0]
