@@ -31,6 +31,10 @@ class Cepstra(nn.Module):
     bands              M      cepstra  C; 0: the log-mel spectra themselves
     """
 
+    filters: Tensor
+    taper: Tensor
+    cosines: Tensor
+
     def __init__(self, rate: int, hop: int, window: int, *, bands: int, cepstra: int, low: float = 20.0):
         super().__init__()
         self.hop, self.window = hop, window
