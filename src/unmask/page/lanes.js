@@ -2,6 +2,7 @@
 
 import { palette, rgb, short, unpack } from "./dom.js";
 
+const TALL = 0.64; // share of its row that a line of value 1 has; labels stand above it
 const HERTZ = [100, 250, 500, 1000, 2000, 4000, 8000, 16000];
 
 // A row is {kind, title, marks: [[text, share of its height]], paint(context, x, top, size, {from, to}), say(seconds)}.
@@ -21,7 +22,7 @@ export function wave(data, samples) {
   const at = (seconds) => clamp(Math.round(seconds * data.rate), 0, samples.length);
   const range = (from, to) => {
     let low = Infinity, high = -Infinity;
-    for (let i = at(from); i < Math.max(at(to), at(from) + 1) && i < samples.length; i++) ((low = Math.min(low, samples[i])), (high = Math.max(high, samples[i])));
+    for (let i = Math.max(0, at(from) - 1); i < Math.max(at(to), at(from) + 1) && i < samples.length; i++) ((low = Math.min(low, samples[i])), (high = Math.max(high, samples[i])));
     return high < low ? [0, 0] : [low, high];
   };
   return {
@@ -109,20 +110,20 @@ function stems({ title, stems }) {
   return {
     kind: "stems",
     title,
-    marks: [["1", 0.75], ["0", 0.03]],
+    marks: [["1", TALL], ["0", 0.03]],
     paint(context, x, top, size) {
       context.textBaseline = "bottom";
       context.textAlign = "center";
-      let free = -Infinity; // where the next label has room
+      const free = [-Infinity, -Infinity]; // where each of two rows of labels has room
       for (const { time, value, label } of stems) {
-        const tall = 0.72 * size * value, at = x(time);
+        const tall = TALL * size * value, at = x(time);
         context.fillStyle = ink("--s2");
         context.fillRect(at - 1, top + size - tall, 2, tall);
         context.fillStyle = ink("--ink");
-        const half = context.measureText(label).width / 2;
-        if (at - half < free) continue;
-        context.fillText(label, at, top + size - tall - 1);
-        free = at + half + 1;
+        const half = context.measureText(label).width / 2, row = free.findIndex((end) => at - half >= end);
+        if (row < 0) continue;
+        context.fillText(label, at, top + size - tall - 1 - 12 * row);
+        free[row] = at + half + 1;
       }
       context.textAlign = "left";
     },

@@ -4,7 +4,7 @@ import { h, onScheme, short, tipAt, tipAway, unpack } from "./dom.js";
 import { clamp, ink, lane, spectrogram, wave } from "./lanes.js";
 
 const FONT = "13px system-ui, sans-serif", LEFT = 58, RIGHT = 8, TITLE = 20, AXIS = 22, GAP = 6; // pixels
-const HEIGHTS = { wave: 84, spectrogram: 132, spans: 26, stems: 64, map: 96 };
+const HEIGHTS = { wave: 84, spectrogram: 132, spans: 26, stems: 80, map: 96 };
 const NEAREST = 0.05; // seconds that the largest zoom shows
 
 /** The recording with its lanes: a canvas whose cursor follows clicks, keys and the sound.
