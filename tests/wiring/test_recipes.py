@@ -47,12 +47,16 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def data_of(config: Pretraining, corpora: Path) -> Path:
+def modality(config: Pretraining) -> str:
     """What the model of a run reads."""
-    for kind in ("pictures", "recordings"):
-        if kind in config.model.offers:
-            return corpora / kind
-    return corpora / ("spelled" if config.model.token_kind == "spelled" else "large")
+    return next((name for name in ("pictures", "recordings") if name in config.model.offers), "texts")
+
+
+def data_of(config: Pretraining, corpora: Path) -> Path:
+    """Data for the model of a run."""
+    read = modality(config)
+    texts = "spelled" if config.model.token_kind == "spelled" else "large"
+    return corpora / (texts if read == "texts" else read)
 
 
 @pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
@@ -65,7 +69,7 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
-    if not {"pictures", "recordings"} & model.config.offers:
+    if modality(config) == "texts":
         assert model.config.vocabulary == processor.size
 
 
@@ -96,7 +100,7 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
         assert np.isfinite(list(found.values())).all()
     else:
         example = recipes.find(kind.example)
-        if ("pictures" in example.model.offers) != ("pictures" in config.model.offers):
+        if modality(example) != modality(config):
             folder = data_of(example, corpora)
         way = f"not {kind.learned}: leave --.* as the recipe has it, or take {kind.example}\\.$"
         with pytest.raises(UnmaskError, match=way):
