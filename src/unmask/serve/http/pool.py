@@ -27,8 +27,13 @@ from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
 from unmask.tasks import task_found
 from unmask.visualize.words import Vectors
 
-SHOWN = {"words": "contextual-words"}
-"""Models that have views but no answers, such as an ELMo. Kind of the head -> kind of the model."""
+SHOWN = {
+    "words": "contextual-words",
+    "quantised": "recordings",
+    "clusters": "recordings",
+    "predictions": "recordings",
+}
+"""Models that have views but no answers, such as an ELMo or a wav2vec 2.0. Kind of the head -> kind of the model."""
 
 
 class NoModel(UnmaskError):
@@ -40,9 +45,10 @@ class Served:
     """A folder in memory. Exactly one of predictor, translator, continuer, inner and vectors is not None.
 
     kind       "translation", "generation", "fill-mask", "next-sentence", "replaced-tokens", or the task:
-               "classification", "embedding", …; for models that only have views "contextual-words", "word-vectors"
+               "classification", "embedding", …; for models that only have views "contextual-words", "recordings",
+               "word-vectors"
     written    for a translator that was fine-tuned on a task: the predictor that uses it
-    inner      a model without a head that answers, with its tokenizer
+    inner      a model without a head that answers, with its processor
     vectors    word vectors
     generator  the generator of an ELECTRA, if its folder has one
     """
@@ -179,7 +185,7 @@ class Pool:
         if loaded.model.continues_prompt:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
         if kind in SHOWN.values():
-            loaded.require_tokenizer(folder)
+            loaded.require_processor(folder)
             return Served(name, folder, kind, inner=loaded)
         length = reach(loaded.model, folder)
         predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
@@ -204,6 +210,7 @@ def kind_of(folder: Path) -> str:
     if task is not None:
         return task.name
     if heads and not pretrained.found_in(heads):
+        answered |= {head.kind for head in own_heads(values, folder).values()}
         for head, kind in SHOWN.items():
             if head in answered:
                 return kind
