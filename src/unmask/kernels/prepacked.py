@@ -80,8 +80,9 @@ def prepacked(part: Part, dtype: torch.dtype = torch.bfloat16, *, but: nn.Module
     for module in part.modules():
         if id(module) in kept:
             continue
-        if hasattr(module, "for_inference"):
-            forms[id(module)] = module.for_inference(dtype)
+        form: Callable[[torch.dtype], nn.Module] | None = getattr(module, "for_inference", None)
+        if form is not None:
+            forms[id(module)] = form(dtype)
             kept |= {id(inner) for inner in module.modules()}
         elif is_plain(module):
             forms[id(module)] = PrepackedLinear(module, dtype=dtype)

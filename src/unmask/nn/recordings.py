@@ -94,6 +94,8 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
+        if not tape.begins:
+            return torch.zeros_like(x_LC)
         ends = (*tape.begins[1:], tape.size)
         gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
         # Split at once: the gradient of a slice is as large as the buffer.
@@ -103,7 +105,7 @@ class RecordingNorm(nn.Module):
             # Batch normalisation of one recording: its places are the rows of a batch.
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
             parts.append(torch.zeros_like(gap_NC))
-        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
+        return torch.cat(parts)
 
 
 class PlaceNorm(nn.LayerNorm):
@@ -191,7 +193,7 @@ class Convolutions(Features):
         return found
 
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
-        x_LC = samples_L[:, None].to(self.layers[0].weight.dtype)
+        x_LC = samples_L[:, None].to(next(self.layers.parameters()).dtype)
         for layer in self.layers:
             x_LC, tape = layer(x_LC, tape)
         return (x_LC if self.gradient == 1 else _scaled(x_LC, self.gradient)), tape
@@ -238,9 +240,9 @@ class PositionalConvolution(nn.Module):
         """The same convolution in a number format, with its weight computed once."""
         return FixedPositions(self, dtype)
 
-    def weight(self) -> Tensor:
-        """[D, D / groups, K]."""
-        return self.direction * (self.scale / self._lengths())
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """The weight [D, D / groups, K] and the bias [D]."""
+        return self.direction * (self.scale / self._lengths()), self.bias
 
     def forward(self, x_BTD: Tensor, documents_BT: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D]; padding must be zero. `documents_BT` as in `Batch`."""
@@ -251,10 +253,10 @@ class PositionalConvolution(nn.Module):
 
     def convolved(self, x_NSD: Tensor) -> Tensor:
         """activation(W * x) of sequences, [N, S, D] -> [N, S, D]."""
-        weight = self.weight()
+        weight, bias_D = self.affine()
         kernel, none = weight.shape[-1], int(not x_NSD.shape[1])
         padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2 + none))
-        return self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
+        return self.activation(F.conv1d(padded_NDS, weight, bias_D, groups=self.groups)).transpose(1, 2)
 
 
 class FixedPositions(PositionalConvolution):
@@ -263,13 +265,14 @@ class FixedPositions(PositionalConvolution):
     def __init__(self, trained: PositionalConvolution, dtype: torch.dtype) -> None:
         nn.Module.__init__(self)
         self.groups, self.activation = trained.groups, trained.activation
-        self.fixed, self.bias = trained.weight().detach().to(dtype), trained.bias.detach().to(dtype)
+        weight, bias_D = trained.affine()
+        self.fixed = weight.detach().to(dtype), bias_D.detach().to(dtype)
 
-    def weight(self) -> Tensor:
+    def affine(self) -> tuple[Tensor, Tensor]:
         return self.fixed
 
     def convolved(self, x_NSD: Tensor) -> Tensor:
-        return super().convolved(x_NSD.to(self.fixed.dtype)).to(x_NSD.dtype)
+        return super().convolved(x_NSD.to(self.fixed[0].dtype)).to(x_NSD.dtype)
 
 
 class Frames(nn.Module):
