@@ -117,6 +117,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
+    if config.distillation.teacher is not None and config.fit.workers:
+        raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
     aim = aim or _distilled(config.distillation, task, processor)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])

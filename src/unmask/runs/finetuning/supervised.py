@@ -110,6 +110,7 @@ def fit(
         shares=class_shares(train.rows) if balanced else None,
         classes=train.classes,
         collate=train.collating(pad),
+        workers=config.workers,
     )
     total, evaluate_every = _planned(config, data.steps())
     training = Training(
