@@ -55,10 +55,12 @@ class PictureForm(Form):
         path = Path(line.strip())
         if not path.is_file():
             raise UnmaskError(f"There is no picture {path}; give the name of a file.")
-        return {"picture": path.read_bytes()}
+        return {"picture": path}
 
     def row(self, values: Object, place: str) -> Row:
         given = values.get("picture")
+        if isinstance(given, Path):  # of a line; no request holds one
+            return Picture(place=place, source=given)
         if isinstance(given, str):
             try:
                 given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)

@@ -267,7 +267,10 @@ def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) 
 
 def _length(config: FineTuning, model: Model) -> int:
     positions, length = model.positions or UNBOUNDED, config.rows.length
-    if length is not None and not 3 <= length <= positions:
-        raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
+    least = min(3, positions)  # a text has at least one token between two special ones
+    if length is not None and not least <= length <= positions:
+        raise UnmaskError(
+            f"The length must be between {least} and {positions}, the positions of the model, not {length}."
+        )
     usual = config.kind.usual_length * getattr(model.config, "spelling", 1)
     return length or min(usual, positions)
