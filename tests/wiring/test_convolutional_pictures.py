@@ -117,6 +117,14 @@ def test_the_settings_of_a_run_on_a_single_place_run_again(squares: Path, tmp_pa
     assert one == two
 
 
+def test_settings_that_suit_no_optimizer_leave_no_run(squares: Path, tmp_path: Path) -> None:
+    config = FineTuning(model=saved(VGG, tmp_path / "trunk"), task="image-classification")
+    for changes, message in (({"algorithm": "muon"}, "repeated blocks"), ({"lr": 0.0}, "must be above 0")):
+        with pytest.raises(UnmaskError, match=message):
+            finetune(config.override({"train": squares / "train", **changes}), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
 def test_a_resnet_of_transformers_is_fine_tuned_and_opens_there_again(squares: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")

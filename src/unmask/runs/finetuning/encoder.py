@@ -104,7 +104,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
     loaded = _load(config, aim or task, task.labels, config.seed)
     length = _length(config, loaded.model)
-    strategy.prepare(loaded.model, config.transfer)  # only a check: each seed loads its own model
+    tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
+    config.fit.optimizer.build(loaded.model, scale=tuning.scale)
     processor = task.processor_of(loaded, start)
     fresh = config.from_scratch or config.page is not None
     say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
