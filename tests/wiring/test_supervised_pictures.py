@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -198,7 +199,12 @@ def test_worker_processes_prepare_the_same_batches(pictures, tmp_path):
 
 def test_the_command_line_trains_evaluates_predicts_and_transformers_opens_the_folder(pictures, tmp_path, capsys):
     values = {**SMALL, **QUICK, "flip": 0, "padding": 0, "epochs": 6, "out": tmp_path / "run", "data": pictures}
-    main(["train", "vit-tiny", *(part for name, value in values.items() for part in (f"--{name}", str(value)))])
+    arguments = ["train", "vit-tiny", *(part for name, value in values.items() for part in (f"--{name}", str(value)))]
+    main([*arguments, "--dry-run"])
+    planned = re.search(r"\nsteps +(\d+)\n", capsys.readouterr().out)
+    assert not (tmp_path / "run").exists()
+    main(arguments)
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"][0]["total"] == int(planned[1])
     printed = capsys.readouterr().out
     assert "Every weight is new" in printed
     assert "test " in printed  # the folder test beside train was scored

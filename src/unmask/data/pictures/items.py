@@ -17,6 +17,8 @@ PICTURE_COLUMNS = ("picture", "image", "img", "path", "file", "file_name", "file
 LABEL_COLUMNS = ("label", "class", "category", "target", "fine_label", "coarse_label")
 BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging Face hub
 SHOWN = 3  # number of names in a note
+SPLITS = frozenset({"train", "dev", "val", "valid", "validation", "test"})
+"""Names of folders that are more likely parts of the data than classes, if there are no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,9 @@ def _of_folder(folder: Path) -> Items:
     loose = [path for path in found if path.parent == folder]
     labels = [class_of(path, folder) if not loose else "" for path in found]
     notes = left_out(folder, others, labels if not loose else ())
+    if (names := set(labels)) <= SPLITS:
+        shown = " and ".join(sorted(names))
+        notes += (f"{shown} are taken as classes: for a corpus of one part, give {folder / min(names)} or another",)
     if loose and len(loose) < len(found):
         first = visible(loose[0].name)
         notes += (f"There are no labels: {len(loose):,} of {len(found):,} pictures are in no subfolder ({first})",)

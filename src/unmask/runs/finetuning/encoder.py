@@ -6,7 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from unmask.objectives import Objective
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import EXAMPLES, shown
-from unmask.runs.finetuning.supervised import begun_with, check_metric, fit
+from unmask.runs.finetuning.supervised import begun_with, check_metric, fit, running
 from unmask.runs.transfer import merged, strategy
 from unmask.tasks import TASKS, Encoded, Task, settings_of
 from unmask.tasks.auxiliary import WithLanguageModel
@@ -206,6 +206,18 @@ def run_seed(
     row |= {"evaluations": len(fitted.evaluations), "last": fitted.evaluations[-1]}
     row |= {"stopped": fitted.stopped, "restarted": restarted, "dev": found}
     return model, row, answers
+
+
+def cost(prepared: PreparedEncoder) -> dict[str, Any]:
+    """The size, time and memory of the training of the first seed (`Trainer.plan`). Nothing is trained or written."""
+    config, task, encoded, aim = prepared.config, prepared.task, prepared.encoded, prepared.aim
+    model = _load(config, aim or task, task.labels, config.seed).model
+    with ExitStack() as stack:
+        if aim is not None:
+            stack.enter_context(aim.projecting(model, config.seed))
+        settings = {"pad": prepared.processor.pad, "seed": config.seed, "objective": aim, "transfer": config.transfer}
+        run = stack.enter_context(running(model, task, encoded["train"], encoded["dev"], config.fit, **settings))
+        return run.plan()
 
 
 def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
