@@ -25,6 +25,7 @@ from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
 from unmask.objectives.recordings import RecordingObjective
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
+from unmask.runs.report import write_report
 from unmask.train.events import Step
 
 pytest.importorskip("soundfile")
@@ -112,6 +113,7 @@ def test_a_run_on_two_corpora_continues_exactly(corpora, tmp_path):
     half = Pretrain(config, corpora, tmp_path / "half")
     half.run(lambda event: event == Step(2) and half.trainer.stop("the test"))
     Pretrain(config, corpora, tmp_path / "half", resume=True).run()
+    assert "recordings" in write_report(tmp_path / "whole").read_text()
     plain = replace(config, objective=replace(config.objective, label_alpha=1.0))
     Pretrain(plain, corpora, tmp_path / "plain").run()
     whole, resumed, other = (huggingface.load(tmp_path / n).model.state_dict() for n in ("whole", "half", "plain"))

@@ -86,14 +86,9 @@ class RecordingCorpus(MediaCorpus[Stored]):
         spans = np.tile([0.0, np.inf], (len(units), 1))
         classes = [*self.classes, ""]  # -1 is the last
         begins = (samples[:, 0] / self.rate).tolist()
-        return Recordings(
-            Chosen(self, units),
-            headers,
-            spans,
-            self.rate,
-            [classes[label] for label in labels.tolist()],
-            names=[named(self.name(unit), begin) for unit, begin in zip(units.tolist(), begins, strict=True)],
-        )
+        names = [named(self.name(unit), begin) for unit, begin in zip(units.tolist(), begins, strict=True)]
+        labels = [classes[label] for label in labels.tolist()]
+        return Recordings(Chosen(self, units), headers, spans, self.rate, labels, names=names)
 
     def described(self) -> list[str]:
         facts = self.manifest
