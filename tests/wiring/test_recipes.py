@@ -21,6 +21,7 @@ from unmask.objectives.registry import OBJECTIVES, selected, supported
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
 from unmask.runs.pretraining.config import Pretraining, settled
+from unmask.train.display import progress
 from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes", "recording_recipes")
@@ -47,25 +48,30 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def data_of(config: Pretraining, corpora: Path) -> Path:
+def modality(config: Pretraining) -> str:
     """What the model of a run reads."""
-    for kind in ("pictures", "recordings"):
-        if kind in config.model.offers:
-            return corpora / kind
-    return corpora / ("spelled" if config.model.token_kind == "spelled" else "large")
+    return next((name for name in ("pictures", "recordings") if name in config.model.offers), "texts")
+
+
+def data_of(config: Pretraining, corpora: Path) -> Path:
+    """Data for the model of a run."""
+    read = modality(config)
+    texts = "spelled" if config.model.token_kind == "spelled" else "large"
+    return corpora / (texts if read == "texts" else read)
 
 
 @pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
-def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) -> None:
+def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path, tmp_path: Path) -> None:
     recipe = recipes.find(name)
     data = recipe.objective.opens(data_of(recipe, corpora))
     config = settled(recipe, [data], None)
     processor = config.objective.processor(data.processor)
-    objective = config.objective.build(processor, [data.split("train")])
+    prepared = config.objective.prepared([data], processor, tmp_path, lambda _: None, progress)
+    objective = prepared.build(processor, [data.split("train")])
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
-    if not {"pictures", "recordings"} & model.config.offers:
+    if modality(config) == "texts":
         assert model.config.vocabulary == processor.size
 
 
@@ -96,7 +102,7 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
         assert np.isfinite(list(found.values())).all()
     else:
         example = recipes.find(kind.example)
-        if ("pictures" in example.model.offers) != ("pictures" in config.model.offers):
+        if modality(example) != modality(config):
             folder = data_of(example, corpora)
         way = f"not {kind.learned}: leave --.* as the recipe has it, or take {kind.example}\\.$"
         with pytest.raises(UnmaskError, match=way):
