@@ -188,7 +188,7 @@ def test_gradual_thaws_from_the_top_in_equal_shares() -> None:
 @given(st.integers(1, 300), st.integers(1, 24))
 def test_gradual_starts_with_the_heads_and_never_freezes_again(total: int, layers: int) -> None:
     tuning = Tuning.__new__(Tuning)
-    tuning.transfer, tuning.layers = Transfer(strategy="gradual"), layers
+    tuning.transfer, tuning.layers, tuning.deepest = Transfer(strategy="gradual"), layers, layers + 1
     found = [tuning.reach(step, total) for step in range(total)]
     assert found[0] == 0
     assert found == sorted(found)

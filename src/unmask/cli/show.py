@@ -25,7 +25,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "text",
         nargs="?",
-        help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture for a model of pictures",
+        help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture or a "
+        "recording for a model of these",
     )
     sub.add_argument(
         "--pair",
@@ -59,6 +60,20 @@ def add_verbs(verbs: Any) -> None:
     )
     _model(sub, required=False)
     _add_picture_verbs(group)
+    sub = _verb(
+        group,
+        "features",
+        _features,
+        "A recording as a model reads it: spectrogram, masked frames, codebook entries, recognised words.",
+    )
+    _model(sub)
+    sub.add_argument("recording", metavar="RECORDING", help="the file of a recording")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masked frames")
+    sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
+    _model(sub, required=False)
+    sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="the recordings; subfolders are classes")
+    sub.add_argument("--count", type=int, default=500, metavar="N", help="most recordings to read")
     sub = _verb(group, "masking", _masking, "Which tokens of a text are masked (for a T5, which spans), in N draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
@@ -84,7 +99,9 @@ def add_verbs(verbs: Any) -> None:
 def _add_picture_verbs(group: Any) -> None:
     sub = _verb(group, "filters", _filters, "The filters of the first layer of a model of pictures.")
     _model(sub)
-    sub = _verb(group, "reconstruction", _reconstruction, "What a model restores of pictures with masked patches.")
+    sub = _verb(
+        group, "reconstruction", _reconstruction, "What a model restores of masked patches, colours or details."
+    )
     _model(sub)
     sub.add_argument("pictures", nargs="+", metavar="PICTURE", help="files of pictures")
     sub.add_argument(
@@ -151,8 +168,9 @@ def _title(name: str, options: argparse.Namespace) -> str:
 
 def _attention(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
-    if options.text is None and opened.reads_pictures:
-        raise UnmaskError("This model reads pictures: name the file of one.")
+    if options.text is None and (opened.reads_pictures or opened.reads_recordings):
+        items = "pictures" if opened.reads_pictures else "recordings"
+        raise UnmaskError(f"This model reads {items}: name the file of one.")
     found = opened.attention(ANIMAL if options.text is None else options.text, options.pair, options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
@@ -197,6 +215,29 @@ def _positions(options: argparse.Namespace) -> Data:
     return positions.of_model(_opened(options.model).model) if options.model else positions.sinusoidal()
 
 
+def _features(options: argparse.Namespace) -> Data:
+    found: Data = _opened(options.model).features(Path(options.recording), seed=options.seed)
+    return found
+
+
+def _clusters(options: argparse.Namespace) -> Data:
+    from unmask.data.recordings.labels import FrameLabels
+    from unmask.objectives.recordings import RecordingConfig
+    from unmask.serve.frame_labels import beside_classes, beside_letters
+    from unmask.visualize.clusters import clusters, counted
+
+    if options.count < 1:
+        raise UnmaskError(f"--count must be at least 1, not {options.count}.")
+    labels, data = FrameLabels(options.labels), RecordingConfig.opens(options.data)
+    splits = [data.split(name) for name in ("train", "heldout")]
+    if options.model is None:
+        return clusters(counted(beside_classes(labels, splits, options.count), labels.clusters), "classes")
+    predictor = _opened(options.model).predictor
+    if predictor is None:
+        raise UnmaskError(f"{options.model} recognises no speech: leave --model out, or fine-tune it first.")
+    return clusters(counted(beside_letters(labels, splits, predictor, options.count), labels.clusters), "letters")
+
+
 def _filters(options: argparse.Namespace) -> Data:
     from unmask.visualize.filters import filters
 
@@ -205,6 +246,7 @@ def _filters(options: argparse.Namespace) -> Data:
 
 def _reconstruction(options: argparse.Namespace) -> Data:
     from unmask.objectives import registry
+    from unmask.objectives.pictures import RestoredPictures
     from unmask.runs.report import run_facts
     from unmask.visualize.reconstruction import reconstruction
 
@@ -213,11 +255,18 @@ def _reconstruction(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
     config = registry.trained_by(model.config, tuple(model.heads), run_facts(opened.folder))
-    if config is None or "rate" not in config.leaves():
+    objective = None if config is None else config.build(processor)
+    if config is None or not isinstance(objective, RestoredPictures):
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
-    rates = options.rates or [config.leaves()["rate"]]
-    built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
+    if "rate" not in config.leaves():
+        if options.rates or options.draws > 1:
+            raise UnmaskError(f"--rates and --draws are for masked patches, and {options.model} masks none.")
+        return reconstruction(model, {objective.given: objective}, pictures, range(1))
+    rates = options.rates or [config.leaves()["rate"]]
+    built: dict[str, Any] = {
+        f"{100 * rate:.4g} % masked, seed {{seed}}": config.replace(rate=rate).build(processor) for rate in rates
+    }
     return reconstruction(model, built, pictures, range(options.seed, options.seed + options.draws))
 
 

@@ -106,7 +106,7 @@ class RecordingTask(Task):
         return loaded.require_processor(owner)
 
     @classmethod
-    def new_processor(cls, config: Any) -> Processor[Any]:
+    def new_processor(cls, config: Any) -> RecordingProcessor:
         return RecordingProcessor(rate=getattr(config, "rate", RecordingProcessor.rate)).for_model(config)
 
     @classmethod
@@ -142,6 +142,11 @@ class RecordingTask(Task):
         """Raises UnmaskError for recordings that cannot be decoded, or that are too short."""
         assert isinstance(encoded.examples, RecordingExamples)
         encoded.examples.check()
+
+    def along(self, found: Any) -> dict[str, list[dict[str, Any]]]:
+        """The parts of an answer that belong to times: "words" {"word", "begin", "end", "probability"}, and "letters"
+        {"letter", "time", "probability"}, in seconds. Empty by default."""
+        return {}
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:

@@ -34,6 +34,7 @@ class Transfer(Config):
     strategy      "full": all weights (Devlin et al. 2018, section 3.2)
                   "frozen": no weights of the trunk, as a probe of what it has learned
                   "top": the last `layers` blocks
+                  "upper": all but the layers that turn samples into features (Baevski et al. 2020, section 4.3)
                   "gradual": from the top down, one more block in each equal share of the run, the embeddings last
                   (Howard & Ruder 2018, section 3.3)
                   "lora": a low-rank addition to some matrices of every block (Hu et al. 2021)
@@ -50,7 +51,7 @@ class Transfer(Config):
     model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, with more epochs than for "full".
     """
 
-    strategy: Literal["full", "frozen", "top", "gradual", "lora"] = "full"
+    strategy: Literal["full", "frozen", "top", "upper", "gradual", "lora"] = "full"
     layers: int = 2
     layer_decay: float = 1.0
     reinitialise: int = 0
@@ -80,6 +81,7 @@ class Tuning:
         self.model, self.transfer = model, transfer
         self.depth = depths(model)
         self.layers = len(model.blocks)
+        self.deepest = self.layers + 1 + (model.front is not None)
 
     def scale(self, name: str) -> float:
         """Factor on the learning rate of a parameter: 1 for the heads and the last block, less for the blocks below,
@@ -103,17 +105,21 @@ class Tuning:
                 part.train(trained)
 
     def reach(self, step: int = 0, total: int = 1) -> int:
-        """The deepest level that is trained at a step: 0 is the heads only, `layers` + 1 includes the embeddings."""
-        everything = self.layers + 1
+        """The deepest level that is trained at a step: 0 is the heads only, `layers` + 1 includes the embeddings, and
+        `layers` + 2 the layers that read samples."""
+        everything = self.deepest
         if self.transfer.strategy == "gradual":
             return min(everything, step * (everything + 1) // total)
-        return {"frozen": 0, "lora": 0, "top": self.transfer.layers}.get(self.transfer.strategy, everything)
+        reached = {"frozen": 0, "lora": 0, "top": self.transfer.layers, "upper": self.layers + 1}
+        return reached.get(self.transfer.strategy, everything)
 
     def _parts(self) -> Iterator[tuple[int, nn.Module]]:
         for i, block in enumerate(self.model.blocks):
             yield self.layers - i, block
         if self.model.input_embedding is not None:
             yield self.layers + 1, self.model.input_embedding
+        if self.model.front is not None:  # a part of the embedding
+            yield self.deepest, self.model.front
 
 
 def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
@@ -142,7 +148,7 @@ def prepare(model: Model, transfer: Transfer, seed: int = 0) -> Tuning:
 def freeze(model: Model, transfer: Transfer) -> Tuning:
     """Set which parameters require a gradient: those that the strategy trains at some step, and existing adapters."""
     tuning = Tuning(model, transfer)
-    reach = tuning.layers + 1 if transfer.strategy == "gradual" else tuning.reach()
+    reach = tuning.deepest if transfer.strategy == "gradual" else tuning.reach()
     added = {id(p) for part in lora.adapters(model).values() for p in (part.A, part.B)}
     for name, p in model.named_parameters():
         p.requires_grad_(tuning.depth[name] <= reach or id(p) in added)
@@ -157,10 +163,11 @@ def scale(model: Model, transfer: Transfer) -> dict[str, float]:
 
 def depths(model: Model) -> dict[str, int]:
     """Level of each parameter, counted from the top: 0 for the heads and the pooler, 1 for the last block, 2 for the
-    one below it, …, then the embeddings and the weights that all blocks share. What follows the blocks of a stage, such
-    as the merging of patches, has the level of the last of them."""
+    one below it, …, then the embeddings and the weights that all blocks share, then the layers that read samples. What
+    follows the blocks of a stage, such as the merging of patches, has the level of the last of them."""
     names = {id(part): name + "." for name, part in model.named_modules()}
     blocks = [names[id(block)] for block in model.blocks]
+    front = None if model.front is None else names[id(model.front)]
 
     def depth(name: str) -> int:
         parts = name.split(".")
@@ -168,6 +175,8 @@ def depths(model: Model) -> dict[str, int]:
             return 0
         if parts[:2] == ["stack", "norm"]:
             return 1
+        if front is not None and name.startswith(front):
+            return len(blocks) + 2
         for end in range(len(parts) - 1, 1, -1):  # the innermost part of the stack that is or has a block
             inside = ".".join(parts[:end]) + "."
             found = [i for i, block in enumerate(blocks) if inside.startswith(block) or block.startswith(inside)]
@@ -198,6 +207,8 @@ def _check(model: Model, transfer: Transfer) -> None:
     depth = plural(blocks, "layer")
     if transfer.strategy == "top" and not 1 <= transfer.layers <= blocks:
         raise UnmaskError(f"The model has {depth}: train 1 to {blocks} of them, not {transfer.layers}.")
+    if transfer.strategy == "upper" and model.front is None:
+        raise UnmaskError("--strategy upper is for models of recordings: this one has no layers that read samples.")
     if not 0 < transfer.layer_decay <= 1:
         raise UnmaskError(f"The layer decay must be above 0 and at most 1, not {transfer.layer_decay}.")
     if not 0 <= transfer.reinitialise <= blocks:
