@@ -23,8 +23,10 @@ from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
+from unmask.models.cpc import Cpc
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
+from unmask.models.hubert import Hubert
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.swin import Swin
@@ -113,6 +115,12 @@ def speaking(place):
     processor = RecordingProcessor(rate=8_000).for_model(config)
     pretrained = config.build({"contrastive": Head("quantised", 8, pretraining=True)}, seed=1)
     huggingface.save(place / "waves", pretrained, processor)
+    clusters = Hubert(**sizes).build({"clusters": Head("clusters", 3, pretraining=True)}, seed=5)
+    huggingface.save(place / "hubert", clusters, processor)
+    convolutions = {name: sizes[name] for name in ("channels", "kernels", "strides")}
+    following = Cpc(**convolutions, dim=8).build({"prediction": Head("predictions", 3, pretraining=True)}, seed=6)
+    huggingface.save(place / "cpc", following, processor)
+    huggingface.save(place / "trunk", config.build({}, seed=7), processor)
     task = SpeechRecognition(Characters.learned(["yes no"]).pieces)
     recogniser = config.build(task.heads, seed=3)
     huggingface.save(place / "spoken", recogniser, processor, labels=task.labels, settings=task.settings())

@@ -78,6 +78,22 @@ def test_a_transcript_has_the_times_of_its_words(ask, folders):
     assert all(inside)
 
 
+def test_every_model_of_recordings_is_shown(app, ask):
+    """Also those that answer nothing, whatever they learned."""
+    kinds = app.state.service.pool.kinds
+    lanes = {"waves": 5, "hubert": 4, "cpc": 2, "trunk": 2}  # masked frames, entries or clusters, and two outputs
+    for name, count in lanes.items():
+        assert kinds[name] == "recordings"
+        status, found = ask("/features", model=name, recording=RECORDING)
+        assert (status, len(found["lanes"])) == (200, count)
+    assert ask("/tokenize", model="hubert", texts="the law")[0] == 422
+    assert {name: kinds[name] for name in ("spoken", "commands", "voices")} == {
+        "spoken": "ctc",
+        "commands": "speech_classification",
+        "voices": "verification",
+    }
+
+
 def test_two_recordings_are_compared(ask):
     other = wav(np.sin(np.arange(RATE // 2) / 3) / 2)
     vectors = ask("/embed", model="voices", texts=[{"recording": RECORDING}, {"recording": other}])[1]["embeddings"]

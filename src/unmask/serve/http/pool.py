@@ -11,6 +11,7 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.config import read_json
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
@@ -27,13 +28,10 @@ from unmask.serve.written import WrittenPredictor, features_of, task_of_writer
 from unmask.tasks import task_found
 from unmask.visualize.words import Vectors
 
-SHOWN = {
-    "words": "contextual-words",
-    "quantised": "recordings",
-    "clusters": "recordings",
-    "predictions": "recordings",
-}
-"""Models that have views but no answers, such as an ELMo or a wav2vec 2.0. Kind of the head -> kind of the model."""
+SHOWN = {"words": "contextual-words"}
+"""Models that have views but no answers, such as an ELMo. Kind of the head -> kind of the model."""
+HEARD = "recordings"
+"""The kind of a model of recordings that has views but no answers, such as a pre-trained wav2vec 2.0."""
 
 
 class NoModel(UnmaskError):
@@ -184,7 +182,7 @@ class Pool:
         placed(loaded.model, self.device)
         if loaded.model.continues_prompt:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
-        if kind in SHOWN.values():
+        if kind in (*SHOWN.values(), HEARD):
             loaded.require_processor(folder)
             return Served(name, folder, kind, inner=loaded)
         length = reach(loaded.model, folder)
@@ -209,8 +207,10 @@ def kind_of(folder: Path) -> str:
     task = task_found(sorted(heads.union(own_heads(values, folder))), _settings(folder, values))
     if task is not None:
         return task.name
+    table = TABLES.get(str(values.get("model_type")))
+    if table is not None and table.processor.processor is RecordingProcessor:
+        return HEARD
     if heads and not pretrained.found_in(heads):
-        answered |= {head.kind for head in own_heads(values, folder).values()}
         for head, kind in SHOWN.items():
             if head in answered:
                 return kind
