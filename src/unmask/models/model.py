@@ -92,8 +92,7 @@ class Model(nn.Module, ABC):
 
     @property
     def sequences_apart(self) -> bool:
-        """Whether the hidden states of a sequence depend only on the trunk and on the tokens of that sequence, so that
-        the states of a frozen trunk can be cached."""
+        """Whether the states of a sequence depend only on the trunk and its own tokens: if frozen, they are cached."""
         return False
 
     @property
@@ -109,8 +108,7 @@ class Model(nn.Module, ABC):
 
     @property
     def transformer(self) -> Stack | None:
-        """The stack of blocks of a model that has exactly one and reads whole rows with it; None for models that read
-        token by token or in segments, or that have two stacks."""
+        """The stack of blocks of a model that has exactly one and reads whole rows with it; None for other models."""
         return None
 
     @property
@@ -120,8 +118,7 @@ class Model(nn.Module, ABC):
 
     @property
     def front(self) -> nn.Module | None:
-        """The part of the embedding that turns samples into features, the lowest layers of a model of recordings; None
-        for other models."""
+        """The lowest layers of a model of recordings, which read samples; None for other models."""
         return None
 
     @property
@@ -130,18 +127,16 @@ class Model(nn.Module, ABC):
         return None
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
-        """The input of the first layer and the output of each layer, L + 1 tensors [B, T, D]. Raises UnmaskError for a
-        model whose layers are not blocks."""
+        """The input of the first layer and the outputs of all, [B, T, D] each. Raises UnmaskError without blocks."""
         raise UnmaskError("Only a Transformer or an ELMo has hidden states of layers to show; this model is neither.")
 
     def direction(self, hidden_BTE: Tensor, number: int) -> Tensor:
-        """[B, T, D]: the states of the forward (0) or the backward (1) direction alone. Raises UnmaskError for a model
-        that does not keep the two apart."""
+        """[B, T, D]: the states of the forward (0) or the backward (1) direction. Raises UnmaskError if not apart."""
         raise UnmaskError("Only an ELMo predicts words in both directions: take elmo-tiny.")
 
     def units(self, tokens_BT: Tensor) -> list[Tensor]:
-        """The units of each layer after each token, [B, T, U], from -1 to 1: the outputs, or the tanh of an LSTM's
-        cells. Raises UnmaskError for a model that is not recurrent."""
+        """The units of each layer after each token, [B, T, U], from -1 to 1: outputs, or tanh of the cells of an LSTM.
+        Raises UnmaskError for a model that is not recurrent."""
         raise UnmaskError("Only a recurrent network has units to show; this model is not recurrent.")
 
     # -- writing: see `models.writer.Writer`
@@ -161,8 +156,7 @@ class Model(nn.Module, ABC):
         return None
 
     def prefill(self, batch: Batch, width: int = 1) -> State:
-        """Read the sources or prompts of `batch`, one per row, and prepare to write `width` hypotheses for each. Raises
-        UnmaskError for a model that does not write."""
+        """Read sources or prompts, one a row, to write `width` hypotheses for each. Raises UnmaskError if it cannot."""
         raise UnmaskError(f"A {type(self.config).__name__} does not write token by token.")
 
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:

@@ -40,7 +40,8 @@ class Cepstra(nn.Module):
         self.hop, self.window = hop, window
         self.size = max(256, 1 << (window - 1).bit_length())
         lowest, highest = (MEL * math.log1p(hertz / CORNER) for hertz in (low, rate / 2))
-        edges = torch.linspace(lowest, highest, bands + 2)
+        # Not linspace: transformers replaces it while it loads a model, and torch.device("meta") may then miss it.
+        edges = lowest + torch.arange(bands + 2) * ((highest - lowest) / (bands + 1))
         points_S1 = MEL * torch.log1p(torch.arange(self.size // 2 + 1) * (rate / self.size) / CORNER)[:, None]
         filters_SM = (1 - (points_S1 - edges[1:-1]).abs() / (edges[1] - edges[0])).clamp(min=0)
         taper_W = torch.hann_window(window, periodic=False) ** 0.85
