@@ -26,8 +26,9 @@ PROCESSOR = RecordingProcessor(rate=8_000, hop=80, window=200)
 class Sounds:
     """Recordings in memory: two tones, one after the other, at a few pitches."""
 
-    def __init__(self, seconds: list[float], rate: int = 8_000, prefix: str = "a") -> None:
-        self.seconds, self.rate, self.prefix = seconds, rate, prefix
+    def __init__(self, seconds: list[float], rate: int = 8_000, labels: tuple[str, ...] = ()) -> None:
+        self.seconds, self.rate, self.labels = seconds, rate, labels
+        self.names = [f"a/{unit}.wav" for unit in range(len(seconds))]
         self.cost = np.array([int(s * rate) for s in seconds])
 
     def read(self, unit: int) -> np.ndarray:
@@ -35,11 +36,11 @@ class Sounds:
         pitch = np.where(time < self.seconds[unit] / 2, 300.0, 1_700.0)
         return (0.5 * np.sin(2 * np.pi * pitch * time) + 0.001 * rng.normal(size=len(time))).astype(np.float32)
 
-    def name(self, unit: int) -> str:
-        return f"{self.prefix}/{unit}.wav"
+    def located(self, unit: int) -> tuple[int, np.ndarray]:
+        return unit, self.read(unit)
 
     def at_rate(self, rate: int) -> Sounds:
-        return Sounds(self.seconds, rate, self.prefix)
+        return Sounds(self.seconds, rate, self.labels)
 
 
 def _clustered(tmp_path: Path, clusters: int = 2, **settings: int) -> tuple[Sounds, FrameLabels]:
@@ -55,7 +56,7 @@ def test_two_tones_are_two_clusters(tmp_path: Path) -> None:
     sounds, labels = _clustered(tmp_path)
     for unit in range(3):
         frames = PROCESSOR.frames(int(sounds.cost[unit]))
-        found = labels.of(sounds.name(unit), frames)
+        found = labels.of(sounds.names[unit], frames)
         half = frames // 2
         edge = 3  # frames whose window has both tones
         assert len(set(found[: half - edge])) == 1
@@ -72,7 +73,7 @@ def test_a_folder_holds_what_was_written_and_is_the_same_for_the_same_seed(tmp_p
     features = Mfcc.of(PROCESSOR, deltas=0)
     for unit in range(3):
         expected = nearest(features(sounds.read(unit)), opened.centres)
-        np.testing.assert_array_equal(opened.of(sounds.name(unit), len(expected)), expected)
+        np.testing.assert_array_equal(opened.of(sounds.names[unit], len(expected)), expected)
     assert opened.manifest["frames"] == {"rate": 8_000, "hop": 80, "window": 200}
     assert opened.sizes.sum() == opened.manifest["labelled_frames"] == sum(map(PROCESSOR.frames, sounds.cost.tolist()))
 
@@ -142,7 +143,7 @@ def test_agreement_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None
 
 
 def test_the_report_counts_sizes_and_agreement(tmp_path: Path) -> None:
-    sounds = Sounds([0.5, 0.5])
+    sounds = Sounds([0.5, 0.5], labels=("yes", "no"))
     made = cluster(
         [sounds],
         PROCESSOR,
@@ -150,7 +151,6 @@ def test_the_report_counts_sizes_and_agreement(tmp_path: Path) -> None:
         Clustering(clusters=2),
         tmp_path / "labels",
         facts={},
-        labels={"a/0.wav": "yes", "a/1.wav": "no"},
     )
     report = made.manifest["report"]
     shares = made.sizes / made.sizes.sum()
@@ -159,3 +159,31 @@ def test_the_report_counts_sizes_and_agreement(tmp_path: Path) -> None:
     assert report["unused"] == 0
     assert report["purity"] == pytest.approx(0.5, abs=0.05)  # both recordings have both tones
     assert report["information"] == pytest.approx(0.0, abs=0.02)
+
+
+def test_a_damaged_recording_has_no_labels_and_two_of_one_name_are_refused(tmp_path: Path) -> None:
+    class Damaged(Sounds):
+        def located(self, unit: int) -> tuple[int, np.ndarray]:
+            return (unit + 1 if unit == 0 else unit), self.read(max(unit, 1))
+
+        def at_rate(self, rate: int) -> Sounds:
+            return self
+
+    def clustered(splits: list[Sounds], out: str) -> FrameLabels:
+        features = Mfcc.of(PROCESSOR, deltas=0)
+        return cluster(splits, PROCESSOR, features, Clustering(clusters=2), tmp_path / out, facts={})
+
+    labels = clustered([Damaged([0.4, 0.5])], "a")
+    assert list(labels.numbers) == ["a/1.wav"]
+    source = LabelledRecordings(Damaged([0.4, 0.5]), labels, PROCESSOR)
+    for unit in range(2):  # the second one is read in place of the first
+        np.testing.assert_array_equal(source.read(unit)[1], labels.of("a/1.wav", PROCESSOR.frames(4_000)))
+    with pytest.raises(UnmaskError, match=r"Two recordings have the name a/0\.wav"):
+        clustered([Sounds([0.4]), Sounds([0.5])], "b")
+
+
+def test_a_recording_shorter_than_a_frame_has_no_frames(tmp_path: Path) -> None:
+    made = cluster(
+        [Sounds([0.01, 0.5])], PROCESSOR, Mfcc.of(PROCESSOR), Clustering(clusters=2), tmp_path / "labels", facts={}
+    )
+    assert len(made.of("a/0.wav", 0)) == 0

@@ -23,6 +23,7 @@ from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.heads import kinds
 from unmask.models.hubert import Hubert
 from unmask.models.mae import Mae
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
@@ -110,6 +111,7 @@ STABLE: dict[str, Any] = {"pre_norm": True, "conv_norm": "layer", "conv_bias": T
 RECORDINGS: dict[str, Any] = {
     "wav2vec 2.0": Wav2Vec2(**FRAMES, codebooks=2, entries=3, codes=4, compared=5, feature_gradient=0.1),
     "wav2vec 2.0, pre-norm": Wav2Vec2(**FRAMES, **STABLE, mixes=True),
+    "cepstra": MfccCnn(widths=(6, 8), strides=(1, 2), kernel=3),
     "HuBERT": Hubert(**FRAMES, compared=6),
     "HuBERT, pre-norm": Hubert(**FRAMES, **STABLE, hides=False),
 }

@@ -39,6 +39,7 @@ from unmask.models.cct import Cct
 from unmask.models.deit import Deit
 from unmask.models.hubert import Hubert
 from unmask.models.mae import Mae
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.resnet import ResNet
@@ -112,6 +113,7 @@ RECORDINGS: dict[str, ModelConfig] = {
     "wav2vec2": Wav2Vec2(**FRAMES),
     "wav2vec2-pre-norm": Wav2Vec2(**FRAMES, pre_norm=True, conv_norm="layer", conv_bias=True, mixes=True),
     "hubert": Hubert(**FRAMES),
+    "mfcc-cnn": MfccCnn(rate=1_000, bands=8, cepstra=4, widths=(6, 8), strides=(1, 2), kernel=3),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

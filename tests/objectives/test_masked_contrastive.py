@@ -195,6 +195,17 @@ def test_frames_that_all_negatives_equal_are_not_correct():
     assert metrics["perplexity_1"].item() / masked == pytest.approx(1)
 
 
+def test_chance_counts_the_frames_that_can_be_negatives():
+    """A recording has one frame more than negatives, the other fewer."""
+    long, short = np.zeros(PROCESSOR.samples(80), np.float32), np.zeros(PROCESSOR.samples(8), np.float32)
+    batch = collate.pack([PROCESSOR.example(one) for one in (long, short)], 90, Kind.PADDING)
+    batch = CONFIG.build(PROCESSOR).corrupt(batch, np.random.default_rng(0))
+    loss = CONFIG.build(PROCESSOR).loss(Trunk(head(), *states(1, 90)), batch)["contrastive"]
+    few = int((batch.targets["contrastive"].places >= 80).sum())
+    assert 1 < few <= K < loss.count - few
+    assert loss.metrics["chance"].item() == pytest.approx((loss.count - few) / (K + 1) + 1)
+
+
 def test_the_noise_is_annealed_as_published():
     published = Annealing(2.0, 0.5, 0.999995)
     assert published.at(0) == 2
@@ -210,13 +221,13 @@ def test_the_noise_is_annealed_as_published():
 
 def test_a_collapsed_codebook_is_named():
     objective = CONFIG.build(PROCESSOR)
-    found = {f"contrastive/{name}": 0.5 for name in ("correct", "used")}
+    found = {f"contrastive/{name}": 0.5 for name in ("correct", "chance", "used")}
     found |= {"contrastive/perplexity_1": 40.0, "contrastive/perplexity_2": 1.2}
     [sentence] = objective.concerns(found)
     assert "its perplexity is 1.2" in sentence
     assert objective.concerns({**found, "contrastive/perplexity_2": 30.0}) == []
     result, concern = objective.summary(found, {}, {})
-    assert "50.0% of the masked frames were told from 9 others (guessing gives 10.0%)" in result
+    assert "50.0% of the masked frames were told from 9 others of the recording (guessing gives 50.0%)" in result
     assert "perplexity 40.0 and 1.2; 50% of the entries are used" in result
     assert concern == sentence
 

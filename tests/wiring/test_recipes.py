@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import wave
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from unmask.runs.pretraining import Pretrain
 from unmask.runs.pretraining.config import Pretraining, settled
 from unmask.train.engine import Losses
 
-PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes")
+PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes", "recording_recipes")
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +39,19 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     for i in range(200):  # one in 50 is held out
         Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / "pictures" / f"{i}.png")
+    (folder / "recordings").mkdir()
+    for i in range(60):
+        with wave.open(str(folder / "recordings" / f"{i}.wav"), "wb") as file:
+            file.setparams((1, 2, 8_000, 0, "NONE", ""))
+            file.writeframes(rng.integers(-9_999, 9_999, rng.integers(2_000, 8_000), dtype=np.int16).tobytes())
     return folder
 
 
 def data_of(config: Pretraining, corpora: Path) -> Path:
     """What the model of a run reads."""
-    if "pictures" in config.model.offers:
-        return corpora / "pictures"
+    for kind in ("pictures", "recordings"):
+        if kind in config.model.offers:
+            return corpora / kind
     return corpora / ("spelled" if config.model.token_kind == "spelled" else "large")
 
 
@@ -58,7 +65,7 @@ def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) 
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5
-    if "pictures" not in model.config.offers:
+    if not {"pictures", "recordings"} & model.config.offers:
         assert model.config.vocabulary == processor.size
 
 

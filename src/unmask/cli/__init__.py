@@ -8,7 +8,20 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from unmask.cli import answering, bench, data, export, generation, process, serve, show, training, translation, words
+from unmask.cli import (
+    answering,
+    bench,
+    cluster,
+    data,
+    export,
+    generation,
+    process,
+    serve,
+    show,
+    training,
+    translation,
+    words,
+)
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.cli.terminal import harmless_streams
 from unmask.errors import UnmaskError
@@ -73,6 +86,7 @@ def parser() -> Parser:
     training.add_quickstart(verbs)
     data.add_verbs(verbs)
     training.add_verbs(verbs)
+    cluster.add_verbs(verbs)
     translation.add_training(verbs)
     answering.add_verbs(verbs)
     translation.add_answering(verbs)

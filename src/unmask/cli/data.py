@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unmask.data.text.corpus import Corpus
     from unmask.data.text.reading import TextStatistics
     from unmask.data.text.tokenizer import Tokenizer
+    from unmask.runs.pretraining.config import Pretraining
 
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned by default."""
@@ -200,6 +201,18 @@ def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None
     """Print which files were not read exactly as they are, by default to standard output."""
     for line in statistics.losses(SHOWN):
         print(f"  {line}", file=file)
+
+
+def without_any(config: Pretraining, *, build: bool) -> str:
+    """The folder of data for a run without any; the data are made if they do not exist yet."""
+    if not (name := config.objective.stand_in()):
+        return embedded_corpus(config.model.token_kind, build=build)
+    folder = Path("corpora") / name
+    if build:
+        if not folder.is_dir():
+            print(f"Writing synthesised data to {folder}; yours go with --data.")
+        config.objective.make(folder)
+    return str(folder)
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:

@@ -57,9 +57,15 @@ def add_verbs(verbs: Any) -> None:
         default=[],
         metavar="FOLDER",
         help="folders that `unmask corpus build` wrote; several are mixed (default: the documentation installed with "
-        "Python, which is built once in corpora/)",
+        "Python, or speech that is synthesised, which are built once in corpora/)",
     )
-    sub.add_argument("--data", nargs="+", default=[], metavar="FILE", help="texts or sequences, for word2vec")
+    sub.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="folders of pictures or recordings; for word2vec, files of texts or sequences",
+    )
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/ and the name of the recipe)")
     add_field(sub, "--minutes", "N", "minutes of training; use --steps to set steps instead")
     add_field(sub, "--steps", "N", "optimiser steps")
@@ -163,10 +169,11 @@ def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) ->
     name = given.get("task")
     if name is None:
         return
-    from unmask.tasks import TASKS, task_named
+    from unmask.tasks import TASKS, task_named, task_on
     from unmask.tasks.registry import usual_task
     from unmask.tasks.rows import Rows
 
+    name = task_on(name, Path(given["train"]) if "train" in given else None)
     task, common = task_named(name), set(Rows().places())
     configs = [getattr(task, one)() for one in classes]
     known = f"task that the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
@@ -208,14 +215,17 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if (options.recipe or facts.get("recipe")) in words.RECIPES:
         words.pretrain(options, overrides)
         return
-    if options.data:
-        raise UnmaskError("--data is for word2vec; give --corpus (make one with: unmask corpus build --data ...).")
     start = options.start or overrides.pop("start", None)
     check_run(options.out, facts, recipes.names())
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     options.recipe, config = recipes.choose(options.recipe, start, facts)
-    options.corpus = options.corpus or facts.get("corpora", [])
+    if options.data and not config.objective.plain:
+        raise UnmaskError(
+            "--data is for word2vec, pictures and recordings; give --corpus (make one with: unmask corpus build --data "
+            "...)."
+        )
+    options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
     # A run has either steps or minutes: the given one replaces that of the recipe.
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"steps": None, "minutes": None})
@@ -240,7 +250,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     distributed.init(config.training.device)
     if not options.corpus:
-        options.corpus = [data.embedded_corpus(config.model.token_kind, build=distributed.is_main())]
+        options.corpus = [data.without_any(config, build=distributed.is_main())]
         distributed.barrier()
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()

@@ -93,14 +93,16 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
-        parts, end = [], 0
-        for begin, length in zip(tape.begins, tape.lengths, strict=True):
-            parts.append(x_LC.new_zeros(begin - end, x_LC.shape[1]))
-            end = begin + length
+        ends = (*tape.begins[1:], tape.size)
+        gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
+        # Split at once: the gradient of a slice is as large as the buffer.
+        pieces = x_LC.split([size for pair in zip(tape.lengths, gaps, strict=True) for size in pair])
+        parts = []
+        for x_NC, gap_NC in zip(pieces[::2], pieces[1::2], strict=True):
             # Batch normalisation of one recording: its places are the rows of a batch.
-            x_NC = x_LC[begin:end]
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
-        return torch.cat([*parts, x_LC.new_zeros(tape.size - end, x_LC.shape[1])])
+            parts.append(torch.zeros_like(gap_NC))
+        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
 
 
 class PlaceNorm(nn.LayerNorm):
@@ -234,7 +236,40 @@ class PositionalConvolution(nn.Module):
         return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
 
 
-class FrameEmbedding(nn.Module):
+class Frames(nn.Module):
+    """Frames of the recordings in rows: norm(features(samples)).
+
+    features   of frames from samples, such as `Convolutions`
+    norm       of the features; None without
+    """
+
+    def __init__(self, features: Features, norm: nn.Module | None = None) -> None:
+        super().__init__()
+        self.features, self.feature_norm = features, norm or nn.Identity()
+
+    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> tuple[Tensor, Tensor]:
+        """[B, T, C] twice: the features of all frames, masked or not, after the norm and before it; zero at padding.
+
+        Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
+        """
+        if signal is None or signal.lengths is None:
+            raise UnmaskError("This model reads recordings, but the batch has no samples: use its processor.")
+        hop, window = self.features.hop, self.features.window
+        tape = Tape.of(signal.lengths.tolist(), hop, window)
+        features_LC, tape = self.features(tape.lay(signal.values), tape)
+        features_MC = features_LC[tape.rows(features_LC.device)].to(signal.values.dtype)
+        real_BT1, places_M = (tokens_BT != Kind.PADDING)[..., None], tape.spread(signal.places)
+        if len(places_M) != int(real_BT1.sum()):
+            raise UnmaskError(
+                f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
+                "number of places: use the processor of the model."
+            )
+        flat_NC = features_MC.new_zeros(tokens_BT.numel(), features_MC.shape[-1])
+        features_BTC = flat_NC.index_copy(0, places_M, features_MC).unflatten(0, tokens_BT.shape)
+        return self.feature_norm(features_BTC).where(real_BT1, 0), features_BTC
+
+
+class FrameEmbedding(Frames):
     """The input of a Transformer over frames: dropout(norm(positions(masked(dropout(project(norm(features))))))).
 
     features   of frames from samples, such as `Convolutions`
@@ -255,34 +290,12 @@ class FrameEmbedding(nn.Module):
         norm: nn.Module | None = None,
         dropout: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        super().__init__()
         dim, channels = len(position.bias), features.channels
-        self.features, self.feature_norm = features, nn.LayerNorm(channels, eps)
+        super().__init__(features, nn.LayerNorm(channels, eps))
         self.project = nn.Linear(channels, dim)
         self.mask = nn.Parameter(torch.zeros(dim)) if hides else None
         self.position, self.norm = position, norm or nn.Identity()
         self.feature_dropout, self.dropout = map(Dropout, dropout)
-
-    def frames(self, tokens_BT: Tensor, signal: Signal | None) -> tuple[Tensor, Tensor]:
-        """[B, T, C] twice: the features of all frames, masked or not, normalised and as they are; zero at padding.
-
-        Raises UnmaskError for a batch without recordings, and where the places of a recording are not its frames.
-        """
-        if signal is None or signal.lengths is None:
-            raise UnmaskError("This model reads recordings, but the batch has no samples: use its processor.")
-        hop, window = self.features.hop, self.features.window
-        tape = Tape.of(signal.lengths.tolist(), hop, window)
-        features_LC, tape = self.features(tape.lay(signal.values), tape)
-        features_MC = features_LC[tape.rows(features_LC.device)].to(signal.values.dtype)
-        real_BT1, places_M = (tokens_BT != Kind.PADDING)[..., None], tape.spread(signal.places)
-        if len(places_M) != int(real_BT1.sum()):
-            raise UnmaskError(
-                f"This model has a frame for every {hop} samples, with windows of {window}, but the batch has another "
-                "number of places: use the processor of the model."
-            )
-        flat_NC = features_MC.new_zeros(tokens_BT.numel(), features_MC.shape[-1])
-        features_BTC = flat_NC.index_copy(0, places_M, features_MC).unflatten(0, tokens_BT.shape)
-        return self.feature_norm(features_BTC).where(real_BT1, 0), features_BTC
 
     def forward(
         self, tokens_BT: Tensor, documents_BT: Tensor | None = None, signal: Signal | None = None

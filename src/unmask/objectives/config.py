@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
@@ -15,6 +16,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
 
 Kind = TypeVar("Kind", bound="ObjectiveConfig")
+Shown = Callable[[], AbstractContextManager[Callable[[str, int, int | None], None]]]
 
 
 class Data(Protocol):
@@ -51,6 +53,7 @@ class ObjectiveConfig(Config):
     choices   (option of the command line, value) pairs that choose this objective
     off       (field, value) pairs without effect, which runs of other objectives accept too
     optional  whether a folder whose model does not support it is trained by the default objective of the model instead
+    plain     whether its data may be a plain folder of files (`opens`), not only a corpus that was built from one
     """
 
     kind: ClassVar[str]
@@ -62,6 +65,7 @@ class ObjectiveConfig(Config):
     choices: ClassVar[tuple[tuple[str, str], ...]] = ()
     off: ClassVar[tuple[tuple[str, object], ...]] = ()
     optional: ClassVar[bool] = False
+    plain: ClassVar[bool] = False
 
     # ---------------------------------------------------------------------------------------- used by a run
 
@@ -84,6 +88,13 @@ class ObjectiveConfig(Config):
         """
         return Corpus(folder)
 
+    def stand_in(self) -> str:
+        """The name of the data of a run without any, which `make` writes; "" for the embedded texts."""
+        return ""
+
+    def make(self, folder: Path) -> None:
+        """Write the data of `stand_in`; an existing folder stays as it is."""
+
     def processor(self, processor: Any) -> Any:
         """The processor of a corpus with additions that this objective needs, such as entries of a vocabulary."""
         return processor
@@ -92,6 +103,16 @@ class ObjectiveConfig(Config):
         """The fields of a new model that its processor decides: for texts, the vocabulary's size and padding."""
         own = self.processor(processor)
         return {"vocabulary": own.size, "padding": own.pad}
+
+    def prepared(
+        self, corpora: Sequence[Data], processor: Any, out: Path, say: Callable[[str], None], progress: Shown
+    ) -> Self:
+        """This config with what its objective computes from the corpora before a run, which is kept in the folder `out`
+        of the run and computed once.
+
+        say       shows a sentence          progress  a context with a function (what, number done, total or None)
+        """
+        return self
 
     def model_settings(self) -> dict[str, Any]:
         """Fields of the model that record how it was trained by this objective. They follow the run, also where it

@@ -143,8 +143,9 @@ class MaskedContrastive(RecordingObjective):
 
     def contrast(self, model: Model, hidden_BTD: Tensor, batch: Batch, quantised: Quantised) -> Loss:
         """Equation 3, summed over masked frames. `correct` counts those that are more similar to their own quantised
-        frame than to all negatives; one that equals all its negatives is not correct. `perplexity_g` of each codebook,
-        and `used`, the share of entries that occur, are quantities of the micro-batch, times M."""
+        frame than to all negatives; one that equals all its negatives is not correct. `chance` is what guessing gives:
+        a short recording has fewer masked frames than negatives. `perplexity_g` of each codebook and `used`, the share
+        of entries that occur, are quantities of the micro-batch, times M."""
         target = batch.targets[self.name]
         predicted_MP = model.answer(self.name, hidden_BTD, target.places, batch)
         sequences = Sequences.of(_numbers(batch, target.places)[None])
@@ -153,8 +154,11 @@ class MaskedContrastive(RecordingObjective):
         M = len(logits_MK)
         total = F.cross_entropy(logits_MK, target.places.new_zeros(M), reduction="sum")
         correct_M = (logits_MK.argmax(1) == 0) & logits_MK[:, 1:].isfinite().any(1)
+        chance_M = 1 / sequences.lengths[sequences.owners].clamp(max=1 + self.negatives)
         sizes = {f"perplexity_{g}": x * M for g, x in enumerate(quantised.perplexity.detach(), 1)}
-        return Loss(total, M, {"correct": correct_M.sum(), **sizes, "used": quantised.used * M})
+        return Loss(
+            total, M, {"correct": correct_M.sum(), "chance": chance_M.sum(), **sizes, "used": quantised.used * M}
+        )
 
     def concerns(self, found: Mapping[str, float]) -> list[str]:
         sizes = self._perplexities(found)
@@ -171,10 +175,10 @@ class MaskedContrastive(RecordingObjective):
         sizes = self._perplexities(found)
         if not sizes:
             return []
-        correct, used = found[f"{self.name}/correct"], found[f"{self.name}/used"]
+        correct, chance, used = (found[f"{self.name}/{metric}"] for metric in ("correct", "chance", "used"))
         return [
-            f"Held-out recordings: {correct:.1%} of the masked frames were told from {self.negatives} others (guessing "
-            f"gives {1 / (1 + self.negatives):.1%}). Codebook perplexity {' and '.join(f'{x:.1f}' for x in sizes)}; "
+            f"Held-out recordings: {correct:.1%} of the masked frames were told from {self.negatives} others of the "
+            f"recording (guessing gives {chance:.1%}). Codebook perplexity {' and '.join(f'{x:.1f}' for x in sizes)}; "
             f"{used:.0%} of the entries are used.",
             *self.concerns(found),
         ]

@@ -164,6 +164,7 @@ class PictureConfig(ObjectiveConfig):
     channels: int = 3
 
     requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
+    plain: ClassVar[bool] = True
     of_folder: ClassVar[tuple[str, ...]] = ("size", "patch", "channels")
 
     @classmethod

@@ -18,6 +18,9 @@ from unmask.data import collate
 from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
 from unmask.data.order import SeededBlocks, mixture
+from unmask.data.recordings import synthetic
+from unmask.data.recordings.corpus import RecordingCorpus
+from unmask.data.recordings.folder import RecordingFolder
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.source import Cropped
 from unmask.errors import UnmaskError
@@ -161,6 +164,7 @@ class RecordingConfig(ObjectiveConfig):
     rate: int = 16_000
 
     requires: ClassVar[frozenset[str]] = frozenset({"recordings"})
+    plain: ClassVar[bool] = True
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:
@@ -168,12 +172,22 @@ class RecordingConfig(ObjectiveConfig):
         return super().chosen(current, option, value) if isinstance(current, RecordingConfig) else None
 
     @classmethod
-    def opens(cls, folder: Path | str) -> Any:
+    def opens(cls, folder: Path | str) -> RecordingFolder | RecordingCorpus:
         """A folder of recordings, or a corpus that was built from one."""
-        from unmask.data.recordings.corpus import RecordingCorpus
         from unmask.data.recordings.folder import RecordingFolder
 
-        return RecordingFolder(folder) if format_of(Path(folder)) is None else RecordingCorpus(folder)
+        if format_of(Path(folder)) is None:
+            return RecordingFolder(folder)
+        from unmask.data.recordings.corpus import RecordingCorpus
+
+        return RecordingCorpus(folder)
+
+    def stand_in(self) -> str:
+        return f"spoken-{self.rate}"
+
+    def make(self, folder: Path) -> None:
+        """Words and short sentences that are synthesised."""
+        synthetic.write(folder, rate=self.rate)
 
     def processor(self, processor: RecordingProcessor) -> RecordingProcessor:
         """That of the folder, at this rate."""

@@ -19,10 +19,13 @@ from unmask.objectives.colourisation import ColourisationConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.contrastive_multiview import ContrastiveMultiviewConfig
+from unmask.objectives.contrastive_prediction import ContrastivePredictionConfig
 from unmask.objectives.distillation import WithTeacher
 from unmask.objectives.jigsaw import JigsawConfig
 from unmask.objectives.language_modeling import MaskedLMConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
+from unmask.objectives.masked_clusters import MaskedClustersConfig
+from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -54,6 +57,9 @@ OBJECTIVES: tuple[Kind, ...] = (
     SuperResolutionConfig,
     RotationConfig,
     JigsawConfig,
+    MaskedContrastiveConfig,
+    MaskedClustersConfig,
+    ContrastivePredictionConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

@@ -262,7 +262,7 @@ def _name(name: str) -> str:
 def _value(name: str, value: Any) -> str:
     if value is None or isinstance(value, str):
         return "–" if value is None else harmless(value)
-    if name == "waiting" or name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy", "used"):
+    if name == "waiting" or name.rsplit("/", 1)[-1].rsplit("_", 1)[-1] in ("correct", "accuracy", "chance", "used"):
         return f"{100 * value:.1f} %"
     if name.startswith("loss/"):
         return f"{value:.3f}"

@@ -10,12 +10,12 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-
-import numpy as np
+from typing import TypeVar
 
 from unmask.data.files.items import SHOWN
 from unmask.errors import UnmaskError, plural
 
+T = TypeVar("T")
 MOST_DAMAGED = 0.1  # largest share of files that may be damaged
 
 
@@ -68,7 +68,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def first_sound(read: Callable[[int], np.ndarray], unit: int, count: int, failures: Failures | None) -> np.ndarray:
+def first_sound(read: Callable[[int], T], unit: int, count: int, failures: Failures | None) -> T:
     """`read(unit)`, or, if that cannot be decoded, the next unit that can, after the last the first. So a damaged file
     does not end a run, and the order stays a function of the seed.
 

@@ -6,6 +6,7 @@ Shapes: N samples of a recording, F frames, C features of a frame, K clusters, S
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from unmask.config import Config
+from unmask.data.files.corpora import refuse_taken
 from unmask.data.recordings.labels import MOST, FrameLabels, NamedRecordings, frames_of, write
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.source import Joined
 from unmask.errors import UnmaskError, plural
 
 BATCH = 10_000  # frames of a step of k-means, as published (section IV.B)
@@ -50,19 +51,32 @@ class Clustering(Config):
 
 
 class Units:
-    """The recordings of some splits as one source whose units have names."""
+    """The recordings of some splits, by the names of their units."""
 
-    def __init__(self, splits: Sequence[NamedRecordings], rate: int) -> None:
-        self.source = Joined([split.at_rate(rate) for split in splits])
-        self.names = [split.name(unit) for split in splits for unit in range(len(split.cost))]
+    def __init__(self, splits: Sequence[NamedRecordings], processor: RecordingProcessor) -> None:
+        self.processor, self.splits = processor, [split.at_rate(processor.rate) for split in splits]
+        self.places = [(split, unit) for split in self.splits for unit in range(len(split.cost))]
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.places)
 
-    def read(self, unit: int) -> np.ndarray:
-        """Samples [N]."""
-        samples: np.ndarray = self.source.read(unit)
-        return samples
+    def features(self, number: int, features: Features) -> np.ndarray | None:
+        """[F, C], with F = 0 for a recording that is too short; None for one that cannot be decoded, which has no
+        labels because another one is read in its place."""
+        split, unit = self.places[number]
+        found, samples_N = split.located(unit)
+        if found != unit:
+            return None
+        return features(samples_N) if self.processor.frames(len(samples_N)) else np.empty((0, 1), np.float32)
+
+    def name(self, number: int) -> str:
+        split, unit = self.places[number]
+        return split.names[unit]
+
+    def label(self, number: int) -> str:
+        """ "" without one."""
+        split, unit = self.places[number]
+        return split.labels[unit] if split.labels else ""
 
 
 def cluster(
@@ -73,7 +87,6 @@ def cluster(
     out: Path | str,
     *,
     facts: Mapping[str, Any],
-    labels: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> FrameLabels:
     """Cluster all frames of some recordings and write their labels.
@@ -81,13 +94,17 @@ def cluster(
     processor  decides the frames
     features   of a recording, one row for each frame
     facts      what the features are, for the manifest
-    labels     name -> label of some recordings, such as the word or the speaker: the manifest says how far clusters and
-               labels agree
 
-    Two passes: one over a sample of frames, for the centres; one over all recordings. Memory: the sample. Raises
-    UnmaskError for fewer sampled frames than clusters, and if `out` is not empty or cannot be written.
+    Two passes: one over a sample of frames, for the centres; one over all recordings. Memory: the sample. Where the
+    recordings have labels, such as words or speakers, the manifest says how far clusters agree with them. Raises
+    UnmaskError for fewer sampled frames than clusters, for two recordings of one name, and if `out` is not empty or
+    cannot be written.
     """
-    units, show = Units(splits, processor.rate), progress or (lambda *_: None)
+    units, show = Units(splits, processor), progress or (lambda *_: None)
+    twice = [name for name, count in Counter(map(units.name, range(len(units)))).items() if count > 1]
+    if twice:
+        raise UnmaskError(f"Two recordings have the name {twice[0]}: give folders in which names differ.")
+    refuse_taken(Path(out).absolute())
     sample_SC = _sample(units, features, settings, show)
     if len(sample_SC) < settings.clusters:
         raise UnmaskError(
@@ -98,11 +115,13 @@ def cluster(
     found = Agreement(settings.clusters)
 
     def rows() -> Iterator[tuple[str, np.ndarray]]:
-        for unit, name in enumerate(units.names):
-            labels_F = nearest(features(units.read(unit)), centres_KC)
-            found.add(labels_F, (labels or {}).get(name))
-            show("labels", unit + 1, len(units))
-            yield name, labels_F
+        for number in range(len(units)):
+            features_FC = units.features(number, features)
+            if features_FC is not None:
+                labels_F = nearest(features_FC, centres_KC) if len(features_FC) else np.empty(0, np.int64)
+                found.add(labels_F, units.label(number))
+                yield units.name(number), labels_F
+            show("labels", number + 1, len(units))
 
     described = {**facts, "frames": frames_of(processor), "settings": settings.to_dict()}
     return write(out, rows(), centres_KC, lambda: {**described, "report": found.facts()})
@@ -112,8 +131,10 @@ def _sample(units: Units, features: Features, settings: Clustering, show: Progre
     """[S, C]: frames of recordings in random order, some of each."""
     rng, parts, count = np.random.default_rng(settings.seed), list[np.ndarray](), 0
     of_each = max(OF_EACH, math.ceil(settings.sample / max(len(units), 1)))
-    for unit in rng.permutation(len(units)).tolist():
-        found_FC = features(units.read(unit))
+    for number in rng.permutation(len(units)).tolist():
+        found_FC = units.features(number, features)
+        if found_FC is None or not len(found_FC):
+            continue
         most = min(len(found_FC), of_each, settings.sample - count)
         parts.append(found_FC[np.sort(rng.choice(len(found_FC), most, replace=False))])
         count += most
@@ -153,11 +174,11 @@ class Agreement:
         self.sizes_K = np.zeros(clusters, np.int64)
         self.by_label: dict[str, np.ndarray] = {}
 
-    def add(self, clusters_F: np.ndarray, label: str | None) -> None:
-        """Add the frames of a recording."""
+    def add(self, clusters_F: np.ndarray, label: str) -> None:
+        """Add the frames of a recording; its label is "" without one."""
         counts_K = np.bincount(clusters_F, minlength=len(self.sizes_K))
         self.sizes_K += counts_K
-        if label is not None:
+        if label:
             self.by_label[label] = self.by_label.get(label, 0) + counts_K
 
     def facts(self) -> dict[str, Any]:

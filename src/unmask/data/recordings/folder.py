@@ -34,6 +34,7 @@ class Recordings:
     rate      samples a second that are read; recordings of another rate are resampled
     labels    of each unit, such as its language, "" without one
     failures  the recordings of the folder that could not be decoded so far; None: the first of them is an error
+    names     of each unit, in its data: that of the file and, for a part that begins later, its begin in seconds
     """
 
     sources: Sequence[Source]
@@ -42,6 +43,7 @@ class Recordings:
     rate: int
     labels: Sequence[str] = ()
     failures: Failures | None = None
+    names: Sequence[str] = ()
 
     @cached_property
     def cost(self) -> np.ndarray:
@@ -53,7 +55,11 @@ class Recordings:
 
     def read(self, unit: int) -> np.ndarray:
         """Decode a unit, or the next one that can be decoded: see `first_sound`."""
-        return first_sound(self._decode, unit, len(self.sources), self.failures)
+        return self.located(unit)[1]
+
+    def located(self, unit: int) -> tuple[int, np.ndarray]:
+        """As `read`, with the number of the unit that was decoded."""
+        return first_sound(lambda number: (number, self._decode(number)), unit, len(self.sources), self.failures)
 
     def _decode(self, unit: int) -> np.ndarray:
         begin, end = self.spans[unit].tolist()
@@ -66,8 +72,15 @@ class Recordings:
     def take(self, units: np.ndarray) -> Recordings:
         """Some of the units [U'], as a source."""
         chosen = [self.sources[unit] for unit in units.tolist()]
+        names = [self.names[unit] for unit in units.tolist()]
         labels = [self.labels[unit] for unit in units.tolist()] if self.labels else ()
-        return replace(self, sources=chosen, headers=self.headers[units], spans=self.spans[units], labels=labels)
+        headers, spans = self.headers[units], self.spans[units]
+        return replace(self, sources=chosen, headers=headers, spans=spans, names=names, labels=labels)
+
+    def by_label(self) -> list[Recordings]:
+        """The units of each label, such as a language, in the order of the labels: parts for a mixture."""
+        labels = np.array(self.labels if self.labels else [""] * len(self.sources))
+        return [self.take(np.flatnonzero(labels == label)) for label in np.unique(labels)]
 
 
 def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:
@@ -77,6 +90,11 @@ def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:
     edges = np.arange(count + 1) * (seconds / count)
     edges[-1] = np.inf
     return np.stack([edges[:-1], edges[1:]], 1)
+
+
+def named(name: str, begin: float) -> str:
+    """The name of a unit: that of its recording and, unless it is the first part, where it begins."""
+    return f"{name}#{begin:.3f}" if begin else name
 
 
 class RecordingFolder(MediaFolder[Header]):
@@ -115,4 +133,5 @@ class RecordingFolder(MediaFolder[Header]):
             self.processor.rate,
             [class_of(self.paths[number], self.folder) if labelled else "" for number in numbers],
             self.failures,
+            [named(self.paths[number].relative_to(self.folder).as_posix(), span[0]) for number, span in parts],
         )

@@ -30,9 +30,7 @@ class RecordingMedium(Medium):
 
     def item(self, source: Source, name: str, place: str, label: str, cells: Mapping[str, Any]) -> RecordingItem:
         """Raises UnmaskError for a begin or an end that is no number of seconds."""
-        begin, end = span_in(cells, place)
-        part = "" if not begin and end is None else f"#{begin:g}-{'' if end is None else f'{end:g}'}"
-        return RecordingItem(source, name + part, place, label, begin, end)
+        return RecordingItem(source, name, place, label, *span_in(cells, place))
 
 
 RECORDINGS = RecordingMedium(

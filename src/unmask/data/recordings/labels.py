@@ -14,7 +14,7 @@ Shapes: K clusters, C features of a frame.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,14 +34,18 @@ ADVICE = "Make the labels again with unmask cluster."
 
 
 class NamedRecordings(Protocol):
-    """Recordings as a source whose units have names: those of the files, with the part of a file that was cut."""
+    """Recordings as a source whose units have names (`folder.Recordings`)."""
 
     @property
     def cost(self) -> np.ndarray: ...
 
-    def read(self, unit: int) -> np.ndarray: ...
+    @property
+    def names(self) -> Sequence[str]: ...
 
-    def name(self, unit: int) -> str: ...
+    @property
+    def labels(self) -> Sequence[str]: ...
+
+    def located(self, unit: int) -> tuple[int, np.ndarray]: ...
 
     def at_rate(self, rate: int) -> NamedRecordings: ...
 
@@ -139,8 +143,9 @@ class LabelledRecordings:
         return self.recordings.cost
 
     def read(self, unit: int) -> tuple[np.ndarray, np.ndarray]:
-        samples_N = self.recordings.read(unit)
-        return samples_N, self.labels.of(self.recordings.name(unit), self.processor.frames(len(samples_N)))
+        """The unit, or the one that is read in place of a damaged one."""
+        number, samples_N = self.recordings.located(unit)
+        return samples_N, self.labels.of(self.recordings.names[number], self.processor.frames(len(samples_N)))
 
     def at_rate(self, rate: int) -> LabelledRecordings:
         """A copy at another rate. The labels stay."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_values
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -26,7 +27,7 @@ from unmask.runs.pretraining.rows import PretrainingRows
 from unmask.runs.pretraining.teacher import prepare, with_teacher
 from unmask.runs.run import Run, claim
 from unmask.train import distributed
-from unmask.train.display import Display
+from unmask.train.display import Display, on_main, progress
 from unmask.train.events import Evaluation, Result
 
 NOTHING_HELD_OUT = (
@@ -73,6 +74,7 @@ class Pretrain(Run):
         self.train = train = [corpus.split("train") for corpus in self.corpora]
         heldout = [corpus.split("heldout") for corpus in self.corpora]
         config.objective.check_data(train)
+        self.config = config = self._prepared(processor, out, display)
         if self.origin is not None:
             words = self.origin.stored.words
         else:
@@ -91,6 +93,15 @@ class Pretrain(Run):
         super().__init__(
             model, objective, rows, config.training, out, processor=processor, resume=resume, display=display
         )
+
+    def _prepared(self, processor: Any, out: Path, display: Display | None) -> Pretraining:
+        """The config with what its objective computes before a run; the main process computes it."""
+        say = on_main(display).note
+        for turn in (distributed.is_main(), not distributed.is_main()):
+            if turn:
+                objective = self.config.objective.prepared(self.corpora, processor, out, say, progress)
+            distributed.barrier()
+        return with_values(self.config, objective=objective)
 
     def _build(self, objective: Objective) -> tuple[Model, str]:
         """The model to train, and a sentence on its heads."""

@@ -1,0 +1,94 @@
+"""`unmask cluster`: labels of frames of recordings, and all iterations of HuBERT."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from unmask.cli.parser import add_field, add_verb, needed, print_fields
+from unmask.errors import UnmaskError
+
+RECIPE = "hubert-tiny"
+OWN = ("clusters", "sample", "layer")  # fields of the iterations that are not those of the runs
+
+
+def add_verbs(verbs: Any) -> None:
+    sub = add_verb(
+        verbs,
+        "cluster",
+        _cluster,
+        "Cluster the frames of recordings, as labels for HuBERT: unmask cluster --data FOLDER --out FOLDER.",
+        fields=True,
+    )
+    needed(sub.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of recordings"))
+    needed(sub.add_argument("--out", metavar="FOLDER", help="folder for the labels, or of all iterations"))
+    add_field(sub, "--model", "FOLDER", "model whose states are clustered (default: MFCC are)")
+    add_field(sub, "--layer", "N", "layer of the states, from 1 (default: the middle one)")
+    add_field(sub, "--clusters", "N", "number of clusters (100); with --iterations one for each, such as 100,500")
+    add_field(sub, "--sample", "N", "most frames that the centres are computed from (200000)")
+    add_field(sub, "--rate", "N", "samples a second of the model that will learn the labels (16000)")
+    add_field(sub, "--hop", "N", "samples from one of its frames to the next (320)")
+    add_field(sub, "--window", "N", "samples of a frame (400)")
+    sub.add_argument(
+        "--iterations",
+        type=int,
+        metavar="N",
+        help="train N models: on clusters of MFCC, then on those of a layer of the model before; the same command "
+        "continues what was stopped",
+    )
+    sub.add_argument(
+        "--recipe", metavar="NAME", help=f"with --iterations: recipe of the models ({RECIPE}), whose fields follow"
+    )
+    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+
+
+def _cluster(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.runs.clustering import LabelMaking, describe, make_labels
+    from unmask.train.display import progress
+
+    if options.iterations is not None:
+        _iterate(options, overrides)
+        return
+    if options.recipe is not None:
+        raise UnmaskError("--recipe is for --iterations: it names the models that are trained.")
+    config = LabelMaking().override(overrides)
+    if options.fields:
+        print_fields(config)
+        return
+    _check(options)
+    with progress() as show:
+        labels = make_labels(config, options.data, options.out, show)
+    print(describe(labels))
+    data = " ".join(options.data)
+    print(f"Next: unmask pretrain {RECIPE} --data {data} --labels {options.out} --out runs/mine --minutes 30")
+
+
+def _iterate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.runs import recipes
+    from unmask.runs.clustering import Iterations, iterate
+    from unmask.train.display import Terminal, progress
+
+    own = {name: overrides.pop(name) for name in OWN if name in overrides}
+    settings = Iterations().override({**own, "iterations": str(options.iterations)})
+    recipe = options.recipe or RECIPE
+    config = recipes.find(recipe)
+    if {"steps", "minutes"} & set(overrides):
+        config = config.override({"steps": None, "minutes": None})
+    config = config.override(overrides, batch_size="rows.batch")
+    if options.fields:
+        print_fields(settings)
+        print_fields(config)
+        return
+    _check(options)
+    with progress() as show:
+        result = iterate(settings, config, options.data, options.out, recipe=recipe, progress=show, display=Terminal())
+    if result is not None and result.stopped is not None:
+        print(f"Stopped by {result.stopped}: give the same command again to continue.")
+    else:
+        print(f"The models are in {Path(options.out)}: iteration-1/run to iteration-{settings.iterations}/run.")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not options.data or not options.out:
+        raise UnmaskError("Give folders of recordings and one for the result: --data FOLDER --out FOLDER.")
