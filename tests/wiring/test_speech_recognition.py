@@ -247,6 +247,15 @@ def test_a_run_that_dies_continues_bit_for_bit(room, tmp_path):
     assert kept[0] == kept[1]
 
 
+def test_the_reference_answers_with_the_nearest_training_recording(room, capsys):
+    rows = str(room / "train.tsv")
+    options = {"task": "speech-recognition", "train": rows, "dev": rows, "allow-overlap": "yes"}
+    main(["baseline", *(part for name, value in options.items() for part in (f"--{name}", value)), "--json"])
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["nearest"]["dev"]["wer"] == 0  # each recording is nearest to itself
+    assert scores["baseline"]["dev"]["wer"] > 0.5
+
+
 # ------------------------------------------------------------------------------------------------ what goes wrong
 
 
