@@ -16,6 +16,7 @@ from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
 from unmask.models.cct import Cct
+from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
@@ -111,6 +112,7 @@ STABLE: dict[str, Any] = {"pre_norm": True, "conv_norm": "layer", "conv_bias": T
 RECORDINGS: dict[str, Any] = {
     "wav2vec 2.0": Wav2Vec2(**FRAMES, codebooks=2, entries=3, codes=4, compared=5, feature_gradient=0.1),
     "wav2vec 2.0, pre-norm": Wav2Vec2(**FRAMES, **STABLE, mixes=True),
+    "CPC": Cpc(channels=(6, 8), kernels=(7, 3), strides=(4, 2), dim=12, layers=2, cell="lstm", conv_norm="none"),
     "cepstra": MfccCnn(widths=(6, 8), strides=(1, 2), kernel=3),
     "HuBERT": Hubert(**FRAMES, compared=6),
     "HuBERT, pre-norm": Hubert(**FRAMES, **STABLE, hides=False),

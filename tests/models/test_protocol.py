@@ -36,6 +36,7 @@ from unmask.models import (
     TransformerXl,
 )
 from unmask.models.cct import Cct
+from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.hubert import Hubert
 from unmask.models.mae import Mae
@@ -113,6 +114,7 @@ RECORDINGS: dict[str, ModelConfig] = {
     "wav2vec2": Wav2Vec2(**FRAMES),
     "wav2vec2-pre-norm": Wav2Vec2(**FRAMES, pre_norm=True, conv_norm="layer", conv_bias=True, mixes=True),
     "hubert": Hubert(**FRAMES),
+    "cpc": Cpc(channels=(6, 8), kernels=(7, 6), strides=(4, 4), dim=12, layers=2),
     "mfcc-cnn": MfccCnn(rate=1_000, bands=8, cepstra=4, widths=(6, 8), strides=(1, 2), kernel=3),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]

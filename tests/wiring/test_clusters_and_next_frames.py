@@ -69,7 +69,8 @@ def tone_labels(recordings: Path, out: Path) -> Path:
         with wave.open(str(path)) as file:
             frames = processor.frames(file.getnframes())
         first, second = map(int, path.parent.name)
-        rows.append((path.relative_to(recordings).as_posix(), np.repeat([first, second], [frames // 2, -(-frames // 2)])))
+        tones = np.where(np.arange(frames) < frames // 2, first, second)
+        rows.append((path.relative_to(recordings).as_posix(), tones))
     write(out, rows, np.zeros((4, 1)), lambda: {"frames": frames_of(processor)})
     return out
 
@@ -143,7 +144,7 @@ def test_labels_of_a_layer_are_the_nearest_centres_of_its_states(recordings: Pat
     nearest = ((states[:, None] - labels.centres[None]) ** 2).sum(-1).argmin(1)
     np.testing.assert_array_equal(labels.of(source.names[3], len(states)), nearest)
     assert labels.manifest["features"] == {"kind": "states", "model": str(tmp_path / "run"), "layer": 1}
-    with pytest.raises(UnmaskError, match="layers 0 .* to 2, not 3"):
+    with pytest.raises(UnmaskError, match=r"layers 0 .* to 2, not 3"):
         layer_features(tmp_path / "run", 3)
 
 

@@ -139,6 +139,13 @@ def test_processes_tables_manifests_and_bytes_give_the_same_corpus(folder, corpu
     (folder / "pipe.scp").unlink()
 
 
+@pytest.mark.parametrize("line", ["a text/with a slash", "/long" * 9_000, "/tmp\0/x", "", "path\t/tmp"])
+def test_texts_are_no_manifests(line, tmp_path):
+    for name in ("a.txt", "a.tsv"):
+        (tmp_path / name).write_text(f"{line}\nmore\n")
+        assert not holds_recordings(tmp_path / name)
+
+
 def test_rows_with_begin_and_end_are_parts(tmp_path):
     samples = sound(3)
     write(tmp_path / "a.wav", samples)
@@ -228,14 +235,15 @@ def test_cuts_of_a_folder_are_equal_and_cover_a_recording(seconds, longest):
     assert len(spans) == max(1, np.ceil(seconds / longest))
 
 
-def test_a_folder_cuts_a_long_recording(tmp_path):
-    samples = sound(70, 1_000)
+@pytest.mark.parametrize("rate", [1_000, 1_501, 7_350])
+def test_a_folder_cuts_a_long_recording(rate, tmp_path):
+    samples = sound(70.123, 1_000)
     for name in "ab":
         write(tmp_path / f"{name}.wav", samples, 1_000)
-    split = RecordingFolder(tmp_path).split("train").at_rate(1_000)
+    split = RecordingFolder(tmp_path).split("train").at_rate(rate)
     parts = [split.read(unit) for unit in range(3)]
     assert [len(part) for part in parts] == split.cost.tolist()
-    assert np.array_equal(np.concatenate(parts), decode(tmp_path / "a.wav", 1_000))
+    assert np.array_equal(np.concatenate(parts), decode(tmp_path / "a.wav", rate))
 
 
 # ------------------------------------------------------------------------------------------------ what is said

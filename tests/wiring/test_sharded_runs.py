@@ -6,8 +6,10 @@ import os
 import socket
 import subprocess
 import sys
+import wave
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from unmask import huggingface
@@ -39,9 +41,17 @@ for process in processes:
 """
 
 
-@pytest.mark.parametrize("verb", ["pretrain", "train"])
-def test_a_sharded_run_ends_as_a_whole_folder(verb: str, tmp_path: Path) -> None:
-    if verb == "pretrain":
+@pytest.mark.parametrize(("verb", "data"), [("pretrain", "texts"), ("pretrain", "recordings"), ("train", "texts")])
+def test_a_sharded_run_ends_as_a_whole_folder(verb: str, data: str, tmp_path: Path) -> None:
+    if data == "recordings":
+        rng = np.random.default_rng(0)
+        (tmp_path / "noise").mkdir()
+        for i in range(60):
+            with wave.open(str(tmp_path / "noise" / f"{i}.wav"), "wb") as file:
+                file.setparams((1, 2, 8_000, 0, "NONE", ""))
+                file.writeframes(rng.integers(-9_999, 9_999, rng.integers(4_000, 8_000), dtype=np.int16).tobytes())
+        own = ["wav2vec2-tiny", "--data", "noise", "--rows.tokens", "50", "--batch-size", "4", "--recompute", "true"]
+    elif verb == "pretrain":
         texts = [TextDocument(". ".join(WORDS[i % 4 :] + WORDS[: i % 4]) + ".", str(i)) for i in range(40)]
         corpus.build(texts, tmp_path / "corpus", vocabulary_size=60)
         own = ["bert-tiny", "--corpus", "corpus", "--batch-size", "4", "--algorithm", "adamw", "--lr", "1e-3"]

@@ -23,13 +23,11 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Train the model of a recipe on labelled pictures or recordings; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
-    from unmask.runs.finetuning import begun, finetune
+    from unmask.runs.finetuning import begun, finetune, plan
     from unmask.runs.report import run_facts
     from unmask.train import distributed
-    from unmask.train.display import Terminal
+    from unmask.train.display import Terminal, render_plan
 
-    if options.dry_run:
-        raise UnmaskError("--dry-run is for translation systems and pre-training: leave it out.")
     if options.start or options.pairs:
         raise UnmaskError(f"--from and --pairs are for translation systems, and {options.system} has new weights.")
     options.out = options.out or f"runs/{options.system}"
@@ -55,6 +53,11 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             part.check()
     if options.fields:
         print_fields(config)
+        return
+    if options.dry_run:
+        costs = plan(config, Terminal())  # on every process
+        if distributed.is_main():
+            print(render_plan(costs))
         return
     try:
         finetune(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)

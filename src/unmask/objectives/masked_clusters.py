@@ -24,11 +24,10 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import MANIFEST
 from unmask.models.model import Model
 from unmask.objectives.config import Data, Shown
-from unmask.objectives.objective import Objective, Term
+from unmask.objectives.objective import Term
 from unmask.objectives.recordings import (
     RecordingConfig,
     RecordingObjective,
-    check_lengths,
     check_spans,
     crop,
     masked_spans,
@@ -225,8 +224,7 @@ class MaskedClustersConfig(RecordingConfig):
             raise UnmaskError(f"{folder} has another number of clusters than {self.clusters}: delete it to start anew.")
         return replace(self, labels=str(folder))
 
-    def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
-        check_lengths(processor, splits)
+    def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:
         if self.labels is None:
             raise UnmaskError("Give a folder of labels: --labels FOLDER (make one with: unmask cluster --data ...).")
         return MaskedClusters(

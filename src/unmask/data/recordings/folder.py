@@ -72,7 +72,7 @@ class Recordings:
     def take(self, units: np.ndarray) -> Recordings:
         """Some of the units [U'], as a source."""
         chosen = [self.sources[unit] for unit in units.tolist()]
-        names = [self.names[unit] for unit in units.tolist()]
+        names = [self.names[unit] for unit in units.tolist()] if self.names else ()
         labels = [self.labels[unit] for unit in units.tolist()] if self.labels else ()
         headers, spans = self.headers[units], self.spans[units]
         return replace(self, sources=chosen, headers=headers, spans=spans, names=names, labels=labels)
