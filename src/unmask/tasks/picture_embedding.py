@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,8 +32,9 @@ from unmask.tasks.embedding import Embedding
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.picture_references import FEATURES, Features, features_of, pixel_values
+from unmask.tasks.picture_training import AugmentingEach
 from unmask.tasks.pictures import PictureForm, PictureTask
-from unmask.tasks.rows import Rows, TaskOptions, column
+from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Curve, Say, Score, Task
 from unmask.tasks.triplets import BatchTriplets, Miner
 from unmask.tasks.vector_scores import units
@@ -59,7 +60,7 @@ class PictureEmbeddingRows(Rows):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureEmbeddingOptions(TaskOptions):
+class PictureEmbeddingOptions(AugmentingEach):
     """Options for the training of vectors of pictures.
 
     vector_size  numbers of a vector
@@ -74,6 +75,7 @@ class PictureEmbeddingOptions(TaskOptions):
     per_class: int = 4
 
     def check(self) -> None:
+        super().check()
         BatchTriplets(self.margin, self.miner)
         if self.vector_size < 1 or self.per_class < 2:
             raise UnmaskError(
@@ -110,6 +112,7 @@ class PictureEmbedding(PictureTask):
     triplets     the training loss
     per_class    pictures of a class in a batch
     vector_size  E
+    augmenting   augmentation of the training pictures
     threshold    the cosine from which two pictures count as one class: where both kinds of errors were equally frequent
                  on the dev rows (`fitted`); None: unknown
 
@@ -133,8 +136,10 @@ class PictureEmbedding(PictureTask):
         per_class: int = 4,
         vector_size: int = 128,
         threshold: float | None = None,
+        augmenting: AugmentingEach | None = None,
     ) -> None:
         self.triplets, self.per_class, self.threshold = triplets or BatchTriplets(), per_class, threshold
+        self.augmenting = augmenting or AugmentingEach()
         self.heads: Mapping[str, Head] = {self.name: Head("embedding", vector_size)}
         self._notice = ""
 
@@ -149,7 +154,7 @@ class PictureEmbedding(PictureTask):
             if single:
                 say(f"{name}: {single}")
         triplets = BatchTriplets(options.margin, options.miner)
-        return cls(triplets, per_class=options.per_class, vector_size=options.vector_size)
+        return cls(triplets, per_class=options.per_class, vector_size=options.vector_size, augmenting=options)
 
     def for_rows(self, rows: Dataset, folder: Path, model: Model | None = None) -> Task:
         other = copy.copy(self)
@@ -170,6 +175,10 @@ class PictureEmbedding(PictureTask):
         owners, numbers = np.array([i for i, _ in found], np.int64), classes_of(rows)
         examples = PictureExamples([one for _, one in found], processor, self.name, numbers[owners, None])
         return Encoded(examples, owners, rows, length, classes=Classes(numbers, self.per_class))
+
+    def for_training(self, encoded: Encoded, processor: ImageProcessor) -> Encoded:
+        """Augmented pictures."""
+        return replace(encoded, collate=self.augmenting.augmented(processor))
 
     def squash(self, logits: Tensor) -> Tensor:
         """The outputs scaled to length 1."""
