@@ -38,6 +38,7 @@ from unmask.models import (
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
 from unmask.models.hubert import Hubert
+from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
@@ -112,6 +113,9 @@ RECORDINGS: dict[str, ModelConfig] = {
     "wav2vec2": Wav2Vec2(**FRAMES),
     "wav2vec2-pre-norm": Wav2Vec2(**FRAMES, pre_norm=True, conv_norm="layer", conv_bias=True, mixes=True),
     "hubert": Hubert(**FRAMES),
+    "log-mel": LogMelEncoder(
+        **{k: x for k, x in FRAMES.items() if k not in ("channels", "kernels", "strides")}, rate=800, bands=6
+    ),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

@@ -55,7 +55,7 @@ def as_heads(outputs: Mapping[str, int]) -> dict[str, Head]:
     return {name: replace(PUBLISHED[name], outputs=number) for name, number in outputs.items()}
 
 
-OF_SEQUENCES = tuple(sorted(name for name, head in PUBLISHED.items() if head.of_sequence))
+OF_SEQUENCES = tuple(sorted(name for name, head in PUBLISHED.items() if head.kind in ("sequence", "choice")))
 
 
 class Part:
