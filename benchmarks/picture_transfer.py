@@ -35,6 +35,7 @@ from bench import common
 from bench.table import markdown
 from unmask.errors import UnmaskError, needs
 from unmask.files import write_text
+from unmask.kernels import devices
 from unmask.kernels.processor import settle
 
 SOURCE = ("automobile", "bird", "deer", "dog", "frog", "horse", "ship")
@@ -154,7 +155,12 @@ def recipe(trunk: str, options: argparse.Namespace) -> Any:
     from unmask.runs import supervised_recipes
 
     found = supervised_recipes.find(f"{trunk}-tiny")
-    return found.override({**TRUNKS[trunk], **EXACTLY, "device": "cpu", "precision": options.precision})
+    return found.override({**TRUNKS[trunk], **EXACTLY, **computing(options)})
+
+
+def computing(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings of every run that do not change what is learned."""
+    return {name: vars(options)[name] for name in ("device", "precision", "workers")}
 
 
 def trained(trunk: str, work: Path, options: argparse.Namespace) -> Path:
@@ -172,8 +178,8 @@ def pretrained(method: str, work: Path, options: argparse.Namespace) -> Path:
     from unmask.runs import recipes
     from unmask.runs.pretraining import Pretrain
 
-    settings = {"steps": options.source_steps, "minutes": None, "heldout": 64, "device": "cpu"}
-    config = recipes.find(f"{method}-tiny").override({**TRUNKS["vit"], **settings, "precision": options.precision})
+    settings = {"steps": options.source_steps, "minutes": None, "heldout": 64}
+    config = recipes.find(f"{method}-tiny").override({**TRUNKS["vit"], **settings, **computing(options)})
     _once(work / "trunks" / method, lambda out: Pretrain(config, [work / "source" / "train"], out).run())
     return work / "trunks" / method
 
@@ -194,7 +200,7 @@ def accuracy(
     else:
         strategy, rate = WAYS[way]
         config = FineTuning(model=folder, task=recipe(trunk, options).task).override({**EXACTLY, "lr": rate})
-        config = config.override({"strategy": strategy, "device": "cpu", "precision": options.precision})
+        config = config.override({"strategy": strategy, **computing(options)})
     rows = {"train": table, "dev": test, "least_steps": options.steps, "batch_size": 32, "seed": seed, "seeds": 1}
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as out:
         result = finetune(config.override(rows), Path(out) / "run")
@@ -250,7 +256,7 @@ def labels(work: Path, options: argparse.Namespace) -> Iterator[Cell]:
     }
     task = recipe("vit", options).task
     ways |= {name: partial(reference, task, name, test=test) for name in REFERENCES}
-    for share in SHARES:
+    for share in options.shares:
         for way, score in ways.items():
             names = {"share": share, "way": way}
             yield names, work / "similar" / "train", max(1, round(share * options.much)), score
@@ -299,8 +305,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"check that everything runs: {FAST}")
     for name in STARTS[1:]:
         parser.add_argument(f"--{name}", type=Path, metavar="FOLDER", help="trunk of the part labels, if there is one")
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES, help="of the labels, in the part labels")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare the pictures of a run")
     parser.add_argument(
         "--work", type=Path, help="folder that keeps the pictures and the trunks (default: none is kept)"
     )
@@ -309,11 +318,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.quick:
         vars(options).update(FAST)
-    options.precision = settle(options.precision).precision
+    options.device = str(devices.choose(options.device))
+    options.precision = settle(options.precision, options.device).precision
     import torch
 
     torch.set_num_threads(options.threads)
-    fixed = ("part", "little", "much", "source_pictures", "source_steps", "steps", "seeds", "precision")
+    fixed = ("part", "little", "much", "source_pictures", "source_steps", "steps", "seeds", "precision", "device")
     facts = common.begin(options, {name: vars(options)[name] for name in fixed}, cells=[])
     with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as folder:
         work = options.work or Path(folder)

@@ -1,7 +1,7 @@
-"""Picture models on a CPU: training steps, inference and data loading of a ViT, compared with `transformers`.
+"""Picture models: training steps, inference and data loading of a ViT, compared with `transformers`.
 
     python benchmarks/vision.py --threads 2 --out vision.json
-    python benchmarks/vision.py --only train-tiny-32 infer-1 --turns 3
+    python benchmarks/vision.py --device cuda --only train infer --steps 30
 
 All sides run in one process with the memory settings of `unmask finetune`, and take turns. They have the same weights,
 pictures, threads and precision; before the clock starts, their logits are compared in float32.
@@ -25,7 +25,7 @@ import io
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +134,7 @@ def prepared(work: Work, count: int) -> Sides:
 # ------------------------------------------------------------------------------------------------ training
 
 
-def training_of_unmask(sides: Sides, work: Work, precision: Precision) -> Step:
+def training_of_unmask(sides: Sides, work: Work, precision: Precision, device: str) -> Step:
     """A step of the training behind `unmask finetune`."""
     import numpy as np
     import torch
@@ -144,14 +144,14 @@ def training_of_unmask(sides: Sides, work: Work, precision: Precision) -> Step:
     from unmask.train.metrics import Meter
     from unmask.train.optim import Optimizer
 
-    examples = []
-    for picture, number in zip(sides.pictures, sides.classes, strict=True):
-        example = sides.processor.example(picture)
-        example.targets = {sides.task.name: (np.zeros(1, np.int64), np.array([number]))}
-        examples.append(example)
+    first, name = np.zeros(1, np.int64), sides.task.name
+    examples = [
+        replace(sides.processor.example(picture), targets={name: (first, np.array([number]))})
+        for picture, number in zip(sides.pictures, sides.classes, strict=True)
+    ]
     data = labelled(Groups(examples), work.batch, pad=sides.processor.pad).batches(None)
     optimizer = Optimizer(lr=RATE, eps=1e-8)
-    engine = Engine(sides.model, sides.task, optimizer, device=torch.device("cpu"), precision=precision)
+    engine = Engine(sides.model, sides.task, optimizer, device=torch.device(device), precision=precision)
     meter = Meter()
 
     def step() -> None:
@@ -162,45 +162,47 @@ def training_of_unmask(sides: Sides, work: Work, precision: Precision) -> Step:
     return step
 
 
-def training_in_a_loop(sides: Sides, work: Work, precision: Precision) -> Step:
+def training_in_a_loop(sides: Sides, work: Work, precision: Precision, device: str) -> Step:
     """A step of a plain loop."""
     import numpy as np
     import torch
 
-    model = sides.theirs.train()
+    model = sides.theirs.to(device).train()
     pixels = np.stack([sides.processor.pixels(one) for one in sides.pictures])
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=0.01, fused=True)
     rng = np.random.default_rng(0)
 
     def step() -> None:
         drawn = rng.integers(0, len(pixels), work.batch)
-        values, labels = torch.from_numpy(pixels[drawn]), torch.from_numpy(sides.classes[drawn])
-        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+        values, labels = (torch.from_numpy(one[drawn]).to(device) for one in (pixels, sides.classes))
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=precision == "bf16"):
             loss = model(pixel_values=values, labels=labels).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
-        float(loss.detach())
 
     return step
 
 
-def training_by_trainer(sides: Sides, work: Work, precision: Precision, steps: int, clock: Callable[[], float]) -> Step:
+def training_by_trainer(sides: Sides, work: Work, options: argparse.Namespace, precision: Precision) -> Step:
     """Seconds of a step of `Trainer`, over `steps` steps after two that do not count."""
     import transformers
 
+    steps, clock = options.steps, CLOCKS[options.clock]
     rows = [
         {"pixel_values": sides.processor.pixels(picture), "labels": int(number)}
         for picture, number in zip(sides.pictures, sides.classes, strict=True)
     ]
-    settings = {"precision": precision, "lr": RATE, "seed": 0}
+    settings = {"precision": precision, "lr": RATE, "seed": 0, "device": options.device}
 
     def run() -> float:
         times: list[float] = []
 
         class Timed(transformers.TrainerCallback):
-            def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+            def on_step_end(self, args: Any, state: Any, *others: Any, **kwargs: Any) -> None:
+                if state.global_step in (2, steps + 2):  # waiting at every step would slow a GPU down
+                    common.wait_for_gpu()
                 times.append(clock())
 
         with tempfile.TemporaryDirectory(prefix="unmask-run-") as out:
@@ -219,19 +221,13 @@ def training_by_trainer(sides: Sides, work: Work, precision: Precision, steps: i
 
 def train(work: Work, options: argparse.Namespace, precision: Precision) -> dict[str, list[float]]:
     """Seconds of a step, by side, in each turn."""
-    clock = CLOCKS[options.clock]
     sides = prepared(work, 4 * work.batch)
-    ours, loop = (make(sides, work, precision) for make in (training_of_unmask, training_in_a_loop))
-    by_trainer = training_by_trainer(sides, work, precision, options.steps, clock)
+    makes = {"unmask": training_of_unmask, PLAIN: training_in_a_loop}
+    runs = {name: make(sides, work, precision, options.device) for name, make in makes.items()}
+    by_trainer = training_by_trainer(sides, work, options, precision)
     sides.model.train()
-    return in_turns(
-        {
-            "unmask": lambda: timed(ours, options.steps, clock),
-            PLAIN: lambda: timed(loop, options.steps, clock),
-            TRAINER: by_trainer,
-        },
-        options.turns,
-    )
+    both = {name: partial(timed, run, options.steps, CLOCKS[options.clock]) for name, run in runs.items()}
+    return in_turns({**both, TRAINER: by_trainer}, options.turns)
 
 
 # ------------------------------------------------------------------------------------------------ inference
@@ -248,21 +244,20 @@ def infer(work: Work, options: argparse.Namespace, precision: Precision) -> dict
 
     sides = prepared(work, max(2, work.batch))
     pixels = [sides.processor.pixels(one) for one in sides.pictures[: work.batch]]
-    layout = inference_layout(sides.model.eval(), precision)
-    theirs = sides.theirs.eval()
+    layout = inference_layout(sides.model.to(options.device).eval(), precision)
+    theirs = sides.theirs.to(options.device).eval()
     lowered = copy.deepcopy(theirs).bfloat16()
     rows, owners = [Row()] * work.batch, np.arange(work.batch)
 
     def ours() -> list[Any]:
-        examples = [sides.processor.patches(one) for one in pixels]
-        for example in examples:
-            example.targets = {sides.task.name: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
+        first = {sides.task.name: (np.zeros(1, np.int64), np.zeros(1, np.int64))}
+        examples = [replace(sides.processor.patches(one), targets=first) for one in pixels]
         return sides.task.answer_all(layout, Encoded(examples, owners, rows, 0), sides.processor.pad)
 
     def peer(model: Any, autocast: bool) -> Any:
-        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            logits = model(pixel_values=torch.from_numpy(np.stack(pixels)).to(model.dtype)).logits
-        return logits.float().softmax(-1)
+        with torch.autocast(model.device.type, torch.bfloat16, enabled=autocast):
+            logits = model(pixel_values=torch.from_numpy(np.stack(pixels)).to(model.device, model.dtype)).logits
+        return logits.float().softmax(-1).cpu()
 
     sides_of = {"unmask": ours, "transformers": lambda: peer(theirs, False)}
     if precision == "bf16":
@@ -306,7 +301,7 @@ def load(work: Work, options: argparse.Namespace, precision: Precision) -> dict[
         "pixels and patches": lambda: [sides.processor.example(one) for one in augmented],
         "rows": lambda: collate.pad(examples, Kind.PADDING, multiple=1),
     }
-    step = training_of_unmask(sides, work, precision)
+    step = training_of_unmask(sides, work, precision, options.device)
     runs = {name: lambda run=run: timed(run, options.steps, clock) / work.batch for name, run in parts.items()}
     return in_turns({**runs, "training": lambda: timed(step, options.steps, clock) / work.batch}, options.turns)
 
@@ -319,6 +314,7 @@ def timed(run: Step, times: int, clock: Callable[[], float]) -> float:
     began = clock()
     for _ in range(times):
         run()
+    common.wait_for_gpu()
     return (clock() - began) / times
 
 
@@ -360,6 +356,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4, help="steps of a turn")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto")
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="cpu: time of the process, one thread")
     parser.add_argument("--out", help="a file for the seconds of every turn (JSON)")
@@ -373,8 +370,8 @@ def main() -> None:
     from unmask.kernels.processor import settle
 
     torch.set_num_threads(options.threads)
-    precision = settle(options.precision).precision
-    run = {"threads": options.threads, "precision": precision, "clock": options.clock, "steps": options.steps}
+    precision = settle(options.precision, options.device).precision
+    run = {name: vars(options)[name] for name in ("threads", "clock", "steps", "device")} | {"precision": precision}
     facts: Result = {"machine": common.machine(options.threads), "run": run, "seconds": {}}
     common.introduce(facts["machine"])
     tables: dict[str, list[Sequence[str]]] = {"compared": [], "loading": []}

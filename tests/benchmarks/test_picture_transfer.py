@@ -51,6 +51,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def options(**changes: object) -> argparse.Namespace:
     usual = {"part": "strategies", "trunks": ["vgg"], "little": 1, "much": 3, "source_pictures": 3, "source_steps": 1}
     usual |= {"steps": 1, "seeds": 1, "precision": "fp32", "supervised": None, "simclr": None, "mae": None, "out": None}
+    usual |= {"device": "cpu", "workers": 0, "shares": (0.01, 0.1, 1.0)}
     return argparse.Namespace(**{**usual, **changes})
 
 

@@ -19,7 +19,7 @@ def script():
 
 @pytest.mark.parametrize("kind", ["train", "infer", "load"])
 def test_the_smallest_measurement_of_each_kind(script, kind):
-    work, options = script.Work("tiny", 8, 4, 2), Namespace(clock="cpu", steps=1, turns=2)
+    work, options = script.Work("tiny", 8, 4, 2), Namespace(clock="cpu", steps=1, turns=2, device="cpu")
     found = script.MEASURES[kind](work, options, "fp32")
     assert {len(times) for times in found.values()} == {2}
     assert min(min(times) for times in found.values()) > 0

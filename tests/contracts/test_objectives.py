@@ -18,6 +18,7 @@ from unmask.errors import UnmaskError
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.registry import CHOOSABLE, OBJECTIVES
 from unmask.runs import recipes
+from unmask.train.display import progress
 
 SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
@@ -98,14 +99,16 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @EVERY
-def test_an_objective_describes_its_rows_its_baseline_and_itself(kind: type[ObjectiveConfig], corpora: Path) -> None:
+def test_an_objective_describes_its_rows_its_baseline_and_itself(
+    kind: type[ObjectiveConfig], corpora: Path, tmp_path: Path
+) -> None:
     """Every term has a description; rows of training and evaluation have targets; the baseline counts every answer."""
     model = recipes.find(kind.example).model
     texts = "spelled" if model.token_kind == "spelled" else "pieces"
     data = kind.opens(corpora / next((name for name in ("pictures", "recordings") if name in model.offers), texts))
     config, splits = kind(), [data.split("train")]
     processor = config.processor(data.processor)
-    objective = config.build(processor, splits)
+    objective = config.prepared([data], processor, tmp_path, lambda _: None, progress).build(processor, splits)
     assert objective.weights.keys() <= {term.name for term in objective.terms} <= registry.terms().keys()
     assert all(registry.head_label(head) for head in objective.heads)
     options = {"length": 32, "cut": EqualRows(2), "seed": 0, "workers": 0, "alpha": 1.0}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmask.data.files.lines import lines
 from unmask.errors import UnmaskError
 from unmask.generate.ngrams import BEGIN, END, UNKNOWN, NGrams, counted
 
@@ -31,7 +32,7 @@ ngram 2=2
 def test_an_arpa_file_gives_its_probabilities_with_backoff(tmp_path):
     path = tmp_path / "lm.arpa"
     path.write_text(ARPA)
-    model = NGrams.load(path)
+    model = NGrams.read(lines(path), path)
     ten = math.log(10)
     assert model(("yes", "no")) == pytest.approx(ten * (-0.1 - 0.4))
     assert model(("no",)) == pytest.approx(ten * (-0.3 - 0.7))  # the backoff of <s>, then the word alone
@@ -65,7 +66,7 @@ def test_bigrams_by_hand():
 def test_a_model_survives_its_file(tmp_path):
     model = counted([["a", "b"], ["b", "a", "b"]], 3)
     model.save(tmp_path / "lm.arpa")
-    loaded = NGrams.load(tmp_path / "lm.arpa")
+    loaded = NGrams.read(lines(tmp_path / "lm.arpa"), tmp_path / "lm.arpa")
     for words in (("a",), ("b", "a", "b"), ("x", "a")):
         assert loaded(words, True) == pytest.approx(model(words, True), rel=1e-5)
 
@@ -84,7 +85,7 @@ def test_a_damaged_file_is_named(tmp_path, text, message):
     path = tmp_path / "lm.arpa"
     path.write_text(text)
     with pytest.raises(UnmaskError, match=message):
-        NGrams.load(path)
+        NGrams.read(lines(path), path)
 
 
 def test_sentences_without_words_teach_nothing():

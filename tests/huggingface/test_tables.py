@@ -16,6 +16,7 @@ from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
 from unmask.models.cct import Cct
+from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
@@ -24,6 +25,7 @@ from unmask.models.heads import kinds
 from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
@@ -118,6 +120,8 @@ RECORDINGS: dict[str, Any] = {
         stacked=3,
         mixes=True,
     ),
+    "CPC": Cpc(channels=(6, 8), kernels=(7, 3), strides=(4, 2), dim=12, layers=2, cell="lstm", conv_norm="none"),
+    "cepstra": MfccCnn(widths=(6, 8), strides=(1, 2), kernel=3),
     "HuBERT": Hubert(**FRAMES, compared=6),
     "HuBERT, pre-norm": Hubert(**FRAMES, **STABLE, hides=False),
 }

@@ -175,3 +175,19 @@ def test_a_sample_of_pairs_has_the_numbers_of_all_pairs():
     whole, part = (metrics.of_verification(metrics.roc(*metrics.pairs_of(units, classes, n))) for n in (10**6, 12_000))
     for name in ("auc", "eer", "accuracy", "tar@far=0.01"):
         assert part[name] == pytest.approx(whole[name], abs=0.02)
+
+
+@given(
+    same=st.lists(st.booleans(), min_size=2, max_size=30).filter(lambda x: any(x) and not all(x)),
+    prior=st.sampled_from([0.01, 0.05, 0.5]),
+    seed=st.integers(0, 99),
+)
+def test_the_cost_of_detection_is_the_least_over_all_thresholds(same, prior, seed):
+    same = np.array(same)
+    scores = np.random.default_rng(seed).integers(0, 6, len(same)) / 5
+    costs = []
+    for threshold in [*scores, np.inf]:
+        accepted = scores >= threshold
+        missed, false = (~accepted[same]).mean(), accepted[~same].mean()
+        costs.append(prior * missed + (1 - prior) * false)
+    assert metrics.roc(scores, same).detection_cost(prior) == pytest.approx(min(costs) / min(prior, 1 - prior))

@@ -36,10 +36,12 @@ from unmask.models import (
     TransformerXl,
 )
 from unmask.models.cct import Cct
+from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.resnet import ResNet
@@ -116,6 +118,8 @@ RECORDINGS: dict[str, ModelConfig] = {
     "log-mel": LogMelEncoder(
         **{k: x for k, x in FRAMES.items() if k not in ("channels", "kernels", "strides")}, rate=800, bands=6
     ),
+    "cpc": Cpc(channels=(6, 8), kernels=(7, 6), strides=(4, 4), dim=12, layers=2),
+    "mfcc-cnn": MfccCnn(rate=1_000, bands=8, cepstra=4, widths=(6, 8), strides=(1, 2), kernel=3),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

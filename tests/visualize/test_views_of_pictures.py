@@ -15,6 +15,8 @@ from torch import nn
 
 from unmask import huggingface
 from unmask.cli import main
+from unmask.data import collate
+from unmask.data.pictures.colour import CLASSES, lightness, to_lab, to_rgb
 from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
@@ -28,13 +30,16 @@ from unmask.models.vit import Vit
 from unmask.nn import Attention
 from unmask.nn.windows import WindowAttention
 from unmask.objectives import registry
+from unmask.objectives.colourisation import Colourisation
 from unmask.objectives.contrastive import ContrastiveConfig
 from unmask.objectives.masked_autoencoder import MaskedAutoencoder, MaskedAutoencoderConfig
 from unmask.objectives.masked_patches import MaskedPatches, MaskedPatchesConfig
+from unmask.objectives.super_resolution import SuperResolution
 from unmask.runs import probes, recipes
 from unmask.runs.pretraining import Pretrain
 from unmask.runs.report import write_report
 from unmask.train.events import Step
+from unmask.types import Kind
 from unmask.visualize import gallery, positions
 from unmask.visualize.augmentation import augmentation
 from unmask.visualize.filters import components, filters
@@ -182,13 +187,64 @@ def test_masked_patches_are_restored_as_in_transformers(tmp_path):
     _check(found, PICTURES[0], 8)
 
 
+def test_super_resolution_adds_its_differences_to_the_enlarged_picture():
+    objective = SuperResolution(IMAGENET, upscaling=2)
+    model = Vit(**SIZES).build(objective.heads, seed=0).eval()
+    small = Image.fromarray(PICTURES[0]).resize((4, 4), Image.Resampling.BICUBIC)
+    enlarged = np.asarray(small.resize((8, 8), Image.Resampling.BICUBIC))
+    with torch.inference_mode():
+        [found] = objective.reconstruct(model, PICTURES[:1], np.random.default_rng(0))
+        batch = collate.pad([IMAGENET.example(enlarged)], Kind.PADDING, multiple=1)
+        differences = model.answer("resolution", model(batch), batch.signal.places, batch).view(4, 4, 3, 2, 2)
+    shown = differences.permute(0, 3, 1, 4, 2).reshape(8, 8, 3).numpy() * IMAGENET.std * 255
+    assert np.abs(found.restored - np.clip(enlarged + shown, 0, 255)).max() <= 1
+    assert np.abs(shown).max() > 5
+    np.testing.assert_array_equal(found.seen, enlarged)
+    np.testing.assert_array_equal(found.picture, PICTURES[0])
+    assert found.error == pytest.approx(np.abs(found.restored / 255 - PICTURES[0] / 255).mean())
+
+
+def test_colours_are_the_annealed_means_of_the_classes():
+    """Two classes at every cell, with shares of 0.6 and 0.4, in the first column of cells the other way round."""
+    objective = Colourisation(ImageProcessor(size=8, patch=4), cell=2)
+    red, blue = (int(np.flatnonzero((ab == CLASSES).all(1))[0]) for ab in ((50, 20), (10, -50)))
+    logits = torch.full((4, 4, len(CLASSES)), -1e9)  # patches, cells
+    logits[..., red], logits[..., blue] = np.log(0.4), np.log(0.6)
+    logits[::2, ::2] = logits[::2, ::2].index_select(-1, _swapped(red, blue))
+
+    class Known:
+        device = torch.device("cpu")
+
+        def __call__(self, batch):
+            return None
+
+        def answer(self, name, hidden, places, batch):
+            return logits.flatten(1)
+
+    [found] = objective.reconstruct(Known(), PICTURES[:1], np.random.default_rng(0))
+    share = 0.4 ** (1 / 0.38) / (0.4 ** (1 / 0.38) + 0.6 ** (1 / 0.38))
+    few, many = (x * CLASSES[red] + (1 - x) * CLASSES[blue] for x in (share, 1 - share))
+    lab = to_lab(PICTURES[0])
+    lab[:, 0, 1:], lab[:, 4:, 1:] = many, few  # outside of the middles of the outer cells, colours are constant
+    expected = to_rgb(lab)
+    assert np.abs(found.restored[:, 0].astype(int) - expected[:, 0]).max() <= 1
+    assert np.abs(found.restored[:, 4:].astype(int) - expected[:, 4:]).max() <= 1
+    np.testing.assert_array_equal(found.seen, lightness(PICTURES[0]))
+
+
+def _swapped(one: int, other: int) -> torch.Tensor:
+    numbers = torch.arange(len(CLASSES))
+    numbers[one], numbers[other] = other, one
+    return numbers
+
+
 def _check(found, picture: np.ndarray, masked: int) -> None:
     """Visible pixels are those of the picture; the error is a mean over the masked ones; masked patches are grey."""
     assert found.hidden.sum() == masked * 4
     np.testing.assert_array_equal(found.picture, picture)
     np.testing.assert_array_equal(found.restored[~found.hidden], picture[~found.hidden])
-    np.testing.assert_array_equal(found.masked[~found.hidden], picture[~found.hidden])
-    assert (found.masked[found.hidden] == 128).all()
+    np.testing.assert_array_equal(found.seen[~found.hidden], picture[~found.hidden])
+    assert (found.seen[found.hidden] == 128).all()
     differences = [
         abs(int(found.restored[i, j, c]) - int(picture[i, j, c])) / 255
         for i, j in zip(*np.nonzero(found.hidden), strict=True)
@@ -242,7 +298,7 @@ def test_a_run_keeps_what_it_restores_and_its_report_shows_it(folder, tmp_path):
         found = objective.reconstruct(loaded.model, given, np.random.default_rng(0))
     for one, files in zip(found, shown, strict=True):
         assert np.abs(decode(files["restored"]) - one.restored.astype(int)).max() <= 1
-        np.testing.assert_array_equal(decode(files["masked"]), one.masked)
+        np.testing.assert_array_equal(decode(files["masked"]), one.seen)
     first = probes.pictures(lines[0]["samples"][0])
     assert (first["masked"], first["picture"]) == (shown[0]["masked"], shown[0]["picture"])
     assert first["restored"] != shown[0]["restored"]
@@ -256,6 +312,32 @@ def test_a_run_keeps_what_it_restores_and_its_report_shows_it(folder, tmp_path):
     half.run(lambda event: event == Step(10) and half.trainer.stop("the test"))
     _run(folder, tmp_path / "half", resume=True).run()
     assert (tmp_path / "half" / probes.FILE).read_bytes() == (tmp_path / "run" / probes.FILE).read_bytes()
+
+
+@pytest.mark.parametrize(("name", "seen"), [("colour-tiny", "lightness"), ("super-resolution-tiny", "enlarged")])
+def test_runs_that_restore_colours_and_details_are_shown(name, seen, folder, tmp_path, capsys):
+    usual = {"steps": 2, "batch": 8, "device": "cpu", "precision": "fp32", "heldout": 8, "minutes": None}
+    usual |= {"colour_cell": 2} if name == "colour-tiny" else {"upscaling": 2}
+    run = tmp_path / "run"
+    Pretrain(recipes.find(name).override({**SIZES, **usual}), [folder], run, recipe=name).run()
+    [shown, *_] = [probes.pictures(sample) for sample in probes.read(run)[-1]["samples"]]
+    assert list(shown) == ["picture", seen, "restored"]
+    given = [
+        "show",
+        "reconstruction",
+        "--model",
+        str(run),
+        str(folder / "b" / "00.png"),
+        "--out",
+        str(tmp_path / "x.html"),
+    ]
+    main(given)
+    text = (tmp_path / "x.html").read_text()
+    assert f'"caption":"{seen}"' in text
+    assert text.count('"caption":"restored, error') == 1
+    with pytest.raises(SystemExit):
+        main([*given, "--rates", "0.5"])
+    assert "--rates and --draws are for masked patches" in capsys.readouterr().err
 
 
 def test_damaged_pictures_of_samples_are_left_out(folder, tmp_path):

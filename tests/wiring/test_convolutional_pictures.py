@@ -107,6 +107,24 @@ def test_two_colours_are_learned_scored_predicted_and_served(name: str, squares:
     assert np.load(vectors).shape == (48, 16)
 
 
+def test_the_settings_of_a_run_on_a_single_place_run_again(squares: Path, tmp_path: Path) -> None:
+    trunk = saved(Vgg(size=4, widths=(8, 16), depths=(1, 1)), tmp_path / "trunk")
+    tune(trunk, squares, tmp_path / "one", epochs=1)
+    config = FineTuning.of_run(json.loads((tmp_path / "one" / "run.json").read_text())["config"])
+    assert config.rows.length == 1
+    finetune(config, tmp_path / "two")
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_settings_that_suit_no_optimizer_leave_no_run(squares: Path, tmp_path: Path) -> None:
+    config = FineTuning(model=saved(VGG, tmp_path / "trunk"), task="image-classification")
+    for changes, message in (({"algorithm": "muon"}, "repeated blocks"), ({"lr": 0.0}, "must be above 0")):
+        with pytest.raises(UnmaskError, match=message):
+            finetune(config.override({"train": squares / "train", **changes}), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+
 def test_a_resnet_of_transformers_is_fine_tuned_and_opens_there_again(squares: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")

@@ -511,6 +511,17 @@ def test_pictures_outside_of_the_classes_are_told(folder, tmp_path):
 # ------------------------------------------------------------------------------------------------ folders of corpora
 
 
+def test_parts_that_are_taken_as_classes_are_told(folder, tmp_path, capsys):
+    for part in ("train", "test"):
+        (tmp_path / "data" / part / "a").mkdir(parents=True)
+        for number, path in enumerate(sorted(folder.rglob("*.png"))[:4]):
+            (tmp_path / "data" / part / "a" / f"{part}{number}.png").write_bytes(path.read_bytes())
+    main(["corpus", "build", str(tmp_path / "data"), "--out", str(tmp_path / "out")])
+    said = f"test and train are taken as classes: for a corpus of one part, give {tmp_path / 'data' / 'test'} or"
+    assert said in capsys.readouterr().out
+    assert "taken as classes" not in build(items_of(tmp_path / "data" / "train"), tmp_path / "one").summary()
+
+
 def test_an_interrupted_build_leaves_nothing(folder, tmp_path):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

@@ -368,7 +368,9 @@ def test_what_a_user_gets_wrong(trunk, tuned, pictures, tmp_path, capsys):
     assert "a folder is for --task image-classification" in said("finetune", "--model", trunk, *rows)
     assert "There is no picture" in said("predict", "--model", tuned, tmp_path / "none.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
-    assert "not a picture in a known format" in said("predict", "--model", tuned, tmp_path / "bad.png")
+    assert f"{tmp_path / 'bad.png'} cannot be decoded: it is not a picture in a known format" in said(
+        "predict", "--model", tuned, tmp_path / "bad.png"
+    )
     text = Path(tmp_path / "t.tsv")
     text.write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 30)
     assert "reads no texts: it has no tokenizer, but the processor ImageProcessor" in said(

@@ -21,6 +21,7 @@ from unmask.objectives.registry import OBJECTIVES, selected, supported
 from unmask.runs import recipes
 from unmask.runs.pretraining import Pretrain
 from unmask.runs.pretraining.config import Pretraining, settled
+from unmask.train.display import progress
 from unmask.train.engine import Losses
 
 PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes", "recording_recipes")
@@ -60,12 +61,13 @@ def data_of(config: Pretraining, corpora: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", sorted(recipes.names().keys() - {"continued"}))
-def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path) -> None:
+def test_a_recipe_builds_its_model_for_what_it_learns(name: str, corpora: Path, tmp_path: Path) -> None:
     recipe = recipes.find(name)
     data = recipe.objective.opens(data_of(recipe, corpora))
     config = settled(recipe, [data], None)
     processor = config.objective.processor(data.processor)
-    objective = config.objective.build(processor, [data.split("train")])
+    prepared = config.objective.prepared([data], processor, tmp_path, lambda _: None, progress)
+    objective = prepared.build(processor, [data.split("train")])
     with torch.device("meta"):  # shapes without numbers
         model = config.model.build(objective.heads, seed=None)
     assert sum(p.numel() for p in model.parameters()) > 1e5

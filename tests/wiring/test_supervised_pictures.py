@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -187,9 +188,23 @@ def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, capsys, strate
     assert (facts["recipe"], facts["config"]["page"]["kind"]) == ("vit-tiny", "Vit")
 
 
+def test_worker_processes_prepare_the_same_batches(pictures, tmp_path):
+    for workers in (0, 2):
+        changes = {"epochs": 0.1, "least_steps": 1, "crop": 0.5, "flip": 0.5, "cutmix": 1.0, "workers": workers}
+        finetune(config(pictures, **changes), tmp_path / str(workers))
+    assert (tmp_path / "0/model.safetensors").read_bytes() == (tmp_path / "2/model.safetensors").read_bytes()
+    with pytest.raises(UnmaskError, match="--teacher and --workers cannot be combined"):
+        finetune(config(pictures, workers=1, teacher=tmp_path / "0"), tmp_path / "run")
+
+
 def test_the_command_line_trains_evaluates_predicts_and_transformers_opens_the_folder(pictures, tmp_path, capsys):
     values = {**SMALL, **QUICK, "flip": 0, "padding": 0, "epochs": 6, "out": tmp_path / "run", "data": pictures}
-    main(["train", "vit-tiny", *(part for name, value in values.items() for part in (f"--{name}", str(value)))])
+    arguments = ["train", "vit-tiny", *(part for name, value in values.items() for part in (f"--{name}", str(value)))]
+    main([*arguments, "--dry-run"])
+    planned = re.search(r"\nsteps +(\d+)\n", capsys.readouterr().out)
+    assert not (tmp_path / "run").exists()
+    main(arguments)
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"][0]["total"] == int(planned[1])
     printed = capsys.readouterr().out
     assert "Every weight is new" in printed
     assert "test " in printed  # the folder test beside train was scored

@@ -84,7 +84,9 @@ def add_verbs(verbs: Any) -> None:
 def _add_picture_verbs(group: Any) -> None:
     sub = _verb(group, "filters", _filters, "The filters of the first layer of a model of pictures.")
     _model(sub)
-    sub = _verb(group, "reconstruction", _reconstruction, "What a model restores of pictures with masked patches.")
+    sub = _verb(
+        group, "reconstruction", _reconstruction, "What a model restores of masked patches, colours or details."
+    )
     _model(sub)
     sub.add_argument("pictures", nargs="+", metavar="PICTURE", help="files of pictures")
     sub.add_argument(
@@ -205,6 +207,7 @@ def _filters(options: argparse.Namespace) -> Data:
 
 def _reconstruction(options: argparse.Namespace) -> Data:
     from unmask.objectives import registry
+    from unmask.objectives.pictures import RestoredPictures
     from unmask.runs.report import run_facts
     from unmask.visualize.reconstruction import reconstruction
 
@@ -213,11 +216,18 @@ def _reconstruction(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
     config = registry.trained_by(model.config, tuple(model.heads), run_facts(opened.folder))
-    if config is None or "rate" not in config.leaves():
+    objective = None if config is None else config.build(processor)
+    if config is None or not isinstance(objective, RestoredPictures):
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
-    rates = options.rates or [config.leaves()["rate"]]
-    built: dict[str, Any] = {f"{100 * r:.4g} % masked": config.replace(rate=r).build(processor) for r in rates}
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
+    if "rate" not in config.leaves():
+        if options.rates or options.draws > 1:
+            raise UnmaskError(f"--rates and --draws are for masked patches, and {options.model} masks none.")
+        return reconstruction(model, {objective.given: objective}, pictures, range(1))
+    rates = options.rates or [config.leaves()["rate"]]
+    built: dict[str, Any] = {
+        f"{100 * rate:.4g} % masked, seed {{seed}}": config.replace(rate=rate).build(processor) for rate in rates
+    }
     return reconstruction(model, built, pictures, range(options.seed, options.seed + options.draws))
 
 

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.cli.parser import print_fields
 from unmask.cli.training import OTHERS
 from unmask.errors import UnmaskError
 
+if TYPE_CHECKING:
+    from unmask.tasks.stand_in import StandIn
+
 LENGTH = {"epochs", "least_steps", "fit.epochs", "fit.least_steps"}  # fields that replace the minutes of a recipe
-DIGITS = Path("corpora") / "digits"
+CORPORA = Path("corpora")
 SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
 """Split -> the names of its folder beside a folder `train`."""
 
 
 def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """Train the model of a recipe on labelled pictures; without data on the digits of scikit-learn."""
+    """Train the model of a recipe on labelled pictures or recordings; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
-    from unmask.runs.finetuning import begun, finetune
+    from unmask.runs.finetuning import begun, finetune, plan
     from unmask.runs.report import run_facts
     from unmask.train import distributed
-    from unmask.train.display import Terminal
+    from unmask.train.display import Terminal, render_plan
 
-    if options.dry_run:
-        raise UnmaskError("--dry-run is for translation systems and pre-training: leave it out.")
     if options.start or options.pairs:
         raise UnmaskError(f"--from and --pairs are for translation systems, and {options.system} has new weights.")
     options.out = options.out or f"runs/{options.system}"
@@ -43,15 +44,20 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = supervised_recipes.find(options.system)
         if LENGTH & {name.replace("-", "_") for name in overrides}:
             config = config.replace(fit={"minutes": None})
-        digits = not (options.data or options.fields)
-        config = config.replace(rows=_rows(options, digits))
-        if digits:
-            config = config.replace(options={"flip": 0.0}, fit={"minutes": 2.0 if config.fit.minutes else None})
+        stand_in = None if options.data or options.fields else config.kind.stand_in(config.page)
+        config = config.replace(rows=_rows(options, stand_in))
+        if stand_in is not None:
+            config = config.replace(options=stand_in.options, fit={"minutes": 2.0 if config.fit.minutes else None})
         config = config.override(overrides, **OTHERS)
         for part in (config.options, config.transfer, config.distillation):
             part.check()
     if options.fields:
         print_fields(config)
+        return
+    if options.dry_run:
+        costs = plan(config, Terminal())  # on every process
+        if distributed.is_main():
+            print(render_plan(costs))
         return
     try:
         finetune(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
@@ -60,22 +66,24 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print(stopped)
 
 
-def _rows(options: argparse.Namespace, digits: bool) -> dict[str, Any]:
+def _rows(options: argparse.Namespace, stand_in: StandIn | None) -> dict[str, Any]:
     """The files of the splits: those that are given, else the folders beside a folder `train`."""
     given = {"dev": options.dev[0] if options.dev else None, "test": options.test}
-    if digits:
-        from unmask.data.pictures.digits import write
+    if stand_in is not None:
         from unmask.train import distributed
 
+        folder = CORPORA / stand_in.name
         if distributed.is_main():
-            if not DIGITS.is_dir():
-                print(f"Writing the digits of scikit-learn to {DIGITS}; yours go with --data.")
-            write(DIGITS)
+            if not folder.is_dir():
+                print(f"Writing {stand_in.what} to {folder}; yours go with --data.")
+            stand_in.write(folder)
         distributed.barrier()
-    folder = DIGITS if digits else Path(options.data or "")
+        own = {split: str(folder / name) for split, name in stand_in.rows.items()}
+        return {**own, **{split: path for split, path in given.items() if path}}
+    folder = Path(options.data or "")
     if (folder / "train").is_dir():
         for split, names in SPLITS.items():
             found = next((folder / name for name in names if (folder / name).is_dir()), None)
             given[split] = given[split] or found
         folder = folder / "train"
-    return {"train": str(folder) if options.data or digits else None, **given}
+    return {"train": str(folder) if options.data else None, **given}

@@ -141,6 +141,10 @@ def add_verbs(verbs: Any) -> None:
     _row_fields(sub)
     add_field(sub, "--neighbours", "K", "training rows that vote for the label of a row (20)")
     add_field(sub, "--pooling", "NAME", "state of a row: summary (default), as a head for whole rows reads it, or mean")
+    sub.add_argument("--layers", action="store_true", help="score each layer, and a weighted sum of all of them")
+    add_field(sub, "--leave-out", "YES", "with --layers: leave out each group, such as a speaker, in turn (--group)")
+    add_field(sub, "--seeds", "N", "with --layers: random trunks, and initial weights of the sum (1)")
+    sub.add_argument("--out", metavar="FOLDER", help="with --layers: folder for the scores and a report")
     sub.more_help = _baseline_help
     sub.add_argument("--json", action="store_true", help="print JSON")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -362,15 +366,21 @@ def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _probe(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+    from unmask.runs.finetuning import layer_probing
     from unmask.runs.finetuning.probing import Probing, probe, render
 
     config = Probing().override(overrides)
     if options.fields:
         print_fields(config)
         return
+    if not options.layers and (options.out or config.leave_out or config.seeds > 1):
+        raise UnmaskError("--out, --leave-out and --seeds are for --layers: add it, or leave them out.")
+    score, shown = (layer_probing.probe_layers, layer_probing.render_layers) if options.layers else (probe, render)
     notes: list[str] = []
-    found = probe(config, say=notes.append if options.json else print)
-    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
+    found = score(config, notes.append if options.json else print)
+    print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else shown(found))
+    if options.out:
+        layer_probing.keep(found, Path(options.out))
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

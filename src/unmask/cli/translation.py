@@ -34,8 +34,8 @@ def add_training(verbs: Any) -> None:
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts (by default on dates), or a classifier of pictures on labelled "
-        "pictures (by default on digits), from new weights: unmask train NAME.",
+        "Train a translation system on pairs of texts (by default on dates), or a classifier on labelled pictures (by "
+        "default on digits) or recordings (by default on synthesised words), from new weights: unmask train NAME.",
         fields=True,
     )
     sub.add_argument("system", metavar="NAME", nargs="?", help="a name of `unmask systems`")

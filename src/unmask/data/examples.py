@@ -75,6 +75,7 @@ def labelled(
     classes: Classes | None = None,
     at_once: int = TOKENS_AT_ONCE,
     collate: Collate | None = None,
+    workers: int = 0,
 ) -> Loader:
     """Training steps of `batch_size` groups over all ranks; the last step of an epoch has the rest.
 
@@ -82,14 +83,16 @@ def labelled(
     classes  classes of the groups, of which a step has several groups each (`ByClass`); None: steps are drawn at random
     at_once  approximate number of tokens of a micro-batch
     collate  makes the batches; None: groups are packed into rows
+    workers  processes that read and collate; 0: a thread does
 
     Raises UnmaskError if there are too few groups for the ranks, and for shares together with classes.
     """
     make = collate or PackedGroups(pad)
     if classes is None:
         order: Order = Shuffled(source, batch_size, seed=seed, ranks=ranks, shares=shares)
-        return Loader(Collated(order, make, MicroBatches(source.cost, rank, ranks, at_once)))
+        return Loader(Collated(order, make, MicroBatches(source.cost, rank, ranks, at_once)), workers=workers)
     if shares is not None:
         raise UnmaskError("Steps are drawn by shares or by classes, not by both.")
     order = ByClass(source, batch_size, classes, seed=seed, ranks=ranks)
-    return Loader(Collated(order, make, MicroBatches(source.cost, rank, ranks, at_once, classes.numbers)))
+    divide = MicroBatches(source.cost, rank, ranks, at_once, classes.numbers)
+    return Loader(Collated(order, make, divide), workers=workers)

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from unmask.data.files.lines import lines
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 
@@ -69,12 +68,13 @@ class NGrams:
         write_text(path, "\n".join([*parts, "", "\\end\\", ""]))
 
     @classmethod
-    def load(cls, path: Path) -> NGrams:
-        """Read an ARPA file. Raises UnmaskError, which names the line, for a damaged one."""
+    def read(cls, lines: Iterable[tuple[int, str]], path: object) -> NGrams:
+        """The model of the numbered lines of an ARPA file. Raises UnmaskError, which names the line, for a damaged
+        file."""
         grams: dict[Words, tuple[float, float]] = {}
         counts: dict[int, int] = {}
         n = 0
-        for number, line in lines(path):
+        for number, line in lines:
             text = line.strip()
             if text.startswith("ngram ") and not n:
                 order, _, count = text.removeprefix("ngram ").partition("=")

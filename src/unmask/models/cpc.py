@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.models.speech_model import SpeechModel
 from unmask.nn import Classifier, Recurrent, RecurrentLayer, RecurrentStack, Stack
 from unmask.nn.initialise import uniform_linear, xavier_gates
-from unmask.nn.recording_heads import ProjectedClassifier
+from unmask.nn.recording_heads import ProjectedClassifier, Prototypes
 from unmask.nn.recordings import Convolutions, Frames, PlaceNorm, StridedConvolution, reach
 from unmask.nn.sequences import Sequences
 from unmask.types import Batch, Head, Signal
@@ -34,7 +34,8 @@ class Cpc(ModelConfig):
                 section 3.1); "none" as in the paper
     dim         D, width of the hidden states       layers  number of recurrent layers
     cell        "gru", "lstm" or "rnn"              dropout on the hidden states
-    projection  width of the layer before classes of a recording
+    projection  width of the layer before the outputs of a recording
+    vector      numbers of the vector of a recording
     vocabulary, length, padding  no vocabulary, no limit and no padding
 
     Raises UnmaskError for different numbers of channels, kernels and strides.
@@ -49,6 +50,7 @@ class Cpc(ModelConfig):
     cell: Literal["rnn", "lstm", "gru"] = "gru"
     dropout: float = 0.0
     projection: int = 256
+    vector: int = 256
     vocabulary: int = 0
     length: int | None = None
     padding: int | None = None
@@ -75,6 +77,11 @@ class Cpc(ModelConfig):
     def width(self) -> int:
         return self.dim
 
+    def in_folder(self, heads: Mapping[str, Head]) -> ModelConfig:
+        """The numbers of outputs that the fields of a folder state."""
+        vector = next((head.outputs for head in heads.values() if head.kind == "embedding" and head.outputs), None)
+        return self if vector is None else self.replace(vector=vector)
+
     def embedding(self) -> FrameReader:
         """z = g_enc(x): strided convolutions with ReLU."""
         sizes = zip((1, *self.channels), self.channels, self.kernels, self.strides, strict=False)
@@ -95,13 +102,18 @@ class Cpc(ModelConfig):
     def sequence_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return ProjectedClassifier(self.dim, self.projection, head.outputs)
 
+    embedding_head = sequence_head
+
+    def prototypes_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        return Prototypes(self.vector, head.outputs)
+
     def predictions_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Predictions(self.dim, self.channels[-1], head.outputs)
 
     def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> Model:
         """As `ModelConfig.build`; by default there are no heads. They read frames or their mean, so there is no
         pooler."""
-        made = {name: head_of(self, head) for name, head in (heads or {}).items()}
+        made = {name: head_of(self.in_folder(heads or {}), head) for name, head in (heads or {}).items()}
         model = CpcModel(self, self.embedding(), self.stack(), heads=made)
         if seed is not None:
             self.initialise(model, seed)
@@ -147,7 +159,7 @@ class Predictions(nn.Linear):
 class CpcModel(SpeechModel):
     """Reads recordings, packed or padded in any way; the state of a frame depends on it and on those before it."""
 
-    stack: Any  # a RecurrentStack
+    stack: RecurrentStack
 
     def forward(self, batch: Batch) -> Tensor:
         """Hidden states [B, T, D], zero at padding. Raises UnmaskError as `SpeechModel.forward`."""

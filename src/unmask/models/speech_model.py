@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from unmask.kernels.formats import exact
 from unmask.models.model import ModelConfig
 from unmask.models.stack_model import StackModel
-from unmask.nn import Logits, Mask, Stack
+from unmask.nn import Logits, Mask, RecurrentStack, Stack
 from unmask.nn.recording_heads import LayerMix, XVector
-from unmask.nn.recordings import FrameEmbedding
+from unmask.nn.recordings import Frames
 from unmask.types import Batch, boundaries_of
 
 
@@ -25,14 +25,14 @@ class SpeechModel(StackModel):
     mix  the mean of all layers that heads read instead of the last one; None without
     """
 
-    embedding: FrameEmbedding
-    stack: Stack
+    embedding: Frames
+    stack: Stack | RecurrentStack
 
     def __init__(
         self,
         config: ModelConfig,
-        embedding: FrameEmbedding,
-        stack: Stack,
+        embedding: Frames,
+        stack: Stack | RecurrentStack,
         *,
         heads: Mapping[str, nn.Module] | None = None,
         mix: LayerMix | None = None,

@@ -29,11 +29,15 @@ class LogMel(nn.Module):
     rate, window  samples a second, and W      bands  M      low  lowest frequency of a band, in hertz
     """
 
+    filters: Tensor
+    taper: Tensor
+
     def __init__(self, rate: int, window: int, bands: int, low: float = 20.0) -> None:
         super().__init__()
         self.size = max(256, 1 << (window - 1).bit_length())
         lowest, highest = (MEL * math.log1p(hertz / CORNER) for hertz in (low, rate / 2))
-        edges = torch.linspace(lowest, highest, bands + 2)
+        # Not linspace: transformers replaces it while it loads a model, and torch.device("meta") may then miss it.
+        edges = lowest + torch.arange(bands + 2) * ((highest - lowest) / (bands + 1))
         points_S1 = MEL * torch.log1p(torch.arange(self.size // 2 + 1) * (rate / self.size) / CORNER)[:, None]
         filters_SM = (1 - (points_S1 - edges[1:-1]).abs() / (edges[1] - edges[0])).clamp(min=0)
         self.register_buffer("filters", filters_SM, persistent=False)
@@ -80,6 +84,8 @@ class Cepstra(nn.Module):
     rate, hop, window  samples a second, from one frame to the next, and of a frame
     bands              M      cepstra  C; 0: the log-mel spectra themselves
     """
+
+    cosines: Tensor
 
     def __init__(self, rate: int, hop: int, window: int, *, bands: int, cepstra: int, low: float = 20.0):
         super().__init__()

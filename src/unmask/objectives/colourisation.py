@@ -12,24 +12,27 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.data import collate
-from unmask.data.pictures.colour import CLASSES, lightness, to_lab
+from unmask.data.pictures.colour import CLASSES, lightness, to_lab, to_rgb
 from unmask.data.pictures.decoding import resize
 from unmask.data.pictures.folder import Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import ColourConfig, PictureObjective, require_colours
+from unmask.objectives.pictures import ColourConfig, RestoredPictures, require_colours
+from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch, Head, Kind, Loss, Target
 
 NEAREST, SIGMA = 5, 5.0  # classes of a soft target, and the deviation of its Gaussian (section 2.2)
 COUNTED = 500  # pictures whose colours are counted
+TEMPERATURE = 0.38  # of the annealed mean, between the mode (0) and the mean (1) of the classes (section 2.3)
 
 
-class Colourisation(PictureObjective):
+class Colourisation(RestoredPictures):
     """The model reads the lightness, and predicts the class of the mean ab of every cell of every patch (section 2.1).
 
     cell      pixels of the side of a cell; raises UnmaskError for cells that do not divide a patch evenly
@@ -44,6 +47,11 @@ class Colourisation(PictureObjective):
     name = "colours"
     terms = (Term("colours", "colours", accuracy="cells whose nearest class was predicted"),)
     head_labels = (("colours", "colour"),)
+    given: ClassVar[str] = "lightness"
+    about: ClassVar[str] = (
+        "The model sees the lightness, and predicts the colours of cells, between which they are interpolated. The "
+        "error is the mean absolute difference of the pixels, from 0 to 1."
+    )
 
     def __init__(
         self, processor: ImageProcessor, *, cell: int = 4, uniform: float = 0.5, splits: Sequence[Pictures] = ()
@@ -98,6 +106,25 @@ class Colourisation(PictureObjective):
             found = {"correct": hits_MK, "frequencies": rarity_MK * alone_MK}
             metrics = {name: values_MK.mean(-1).sum() for name, values_MK in found.items()}
         return Loss((rarity_MK * nll_MK).mean(-1).sum(), len(nll_MK), metrics)
+
+    def reconstruct(
+        self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> list[Reconstruction]:
+        """The lightness of each picture with the colours of the annealed mean of the classes (section 2.3, equation
+        5), interpolated between the middles of the cells."""
+        squares = [self.square(one) for one in pictures]
+        batch = self.rows(squares, rng).to(model.device)
+        logits_MQ = model.answer(self.name, model(batch), batch.targets[self.name].places, batch).float().cpu()
+        shares_MKQ = (logits_MQ.unflatten(-1, (-1, len(CLASSES))).log_softmax(-1) / TEMPERATURE).softmax(-1)
+        grid, side = self.processor.size // self.processor.patch, self.processor.patch // self.cell
+        cells = (shares_MKQ @ torch.from_numpy(CLASSES)).view(-1, grid, grid, side, side, 2)
+        colours_B2YX = cells.permute(0, 5, 1, 3, 2, 4).reshape(-1, 2, grid * side, grid * side)
+        colours_B2HW = F.interpolate(colours_B2YX, size=self.processor.size, mode="bilinear")
+        found = []
+        for square, colours_HW2 in zip(squares, colours_B2HW.permute(0, 2, 3, 1).numpy(), strict=True):
+            lab_HW3 = np.concatenate([to_lab(square)[..., :1], colours_HW2], -1)
+            found.append(Reconstruction.whole(square, lightness(square), to_rgb(lab_HW3)))
+        return found
 
     # -- the frequencies of colours
 

@@ -7,7 +7,7 @@ predicted from, S frames of the longest recording, K steps ahead, C channels of 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,8 +21,8 @@ from unmask.errors import UnmaskError
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.nn.sequences import Sequences
-from unmask.objectives.objective import Objective, Term
-from unmask.objectives.recordings import RecordingConfig, RecordingObjective, check_lengths, recordings_of
+from unmask.objectives.objective import Term
+from unmask.objectives.recordings import RecordingConfig, RecordingObjective, recordings_of
 from unmask.types import Batch, Head, Loss, Target
 
 AT_ONCE = 16  # recordings that are compared at once, which bounds the memory
@@ -173,6 +173,5 @@ class ContrastivePredictionConfig(RecordingConfig):
     own_heads: ClassVar[frozenset[str]] = frozenset({"prediction"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("frames", "next"),)
 
-    def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
-        check_lengths(processor, splits)
+    def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:
         return ContrastivePrediction(processor, steps=self.steps_ahead)

@@ -24,19 +24,18 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import MANIFEST
 from unmask.models.model import Model
 from unmask.objectives.config import Data, Shown
-from unmask.objectives.objective import Objective, Term
+from unmask.objectives.objective import Term
 from unmask.objectives.recordings import (
     RecordingConfig,
     RecordingObjective,
-    check_lengths,
     check_spans,
     crop,
     masked_spans,
 )
 from unmask.types import Batch, Example, Head, Kind, Loss, Target
 
-COLLAPSED = 0.1
-"""Share of the perplexity of the labels below which that of the predictions is called a collapse."""
+COLLAPSED = 1.5
+"""Perplexity of the predicted clusters below which nearly all masked frames get the same one."""
 SHOWN = (("perplexity", "Clusters in use: perplexity of the predictions"),)
 
 
@@ -110,9 +109,9 @@ class MaskedClusters(RecordingObjective):
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         batch = batch.asking(self.weights)
         hidden_BTD, _, features_BTC = model.forward_with_frames(batch)
+        others, every = batch.targets["unmasked"], batch.targets["features"].places
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.weights["unmasked"] > 0):
-            unmasked = self._predicted(model, hidden_BTD, batch, "unmasked")
-        every = batch.targets["features"].places
+            unmasked = self.of_answers(model.answer(self.name, hidden_BTD, others.places, batch), others.values)
         size = features_BTC.flatten(0, 1)[every].float().square().mean(-1).sum()
         return {
             self.name: self.score(model, hidden_BTD, batch),
@@ -122,18 +121,13 @@ class MaskedClusters(RecordingObjective):
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         """Equation 1, summed over masked frames. `entropy` and `label_entropy`, of the predicted and of the true
-        clusters of the masked frames, are quantities of the micro-batch, times M."""
-        return self._predicted(model, hidden_BTD, batch, self.name)
-
-    def _predicted(self, model: Model, hidden_BTD: Tensor, batch: Batch, name: str) -> Loss:
-        target = batch.targets[name]
+        clusters, are quantities of the micro-batch, times M."""
+        target, K = batch.targets[self.name], self.labels.clusters
         logits_MK = model.answer(self.name, hidden_BTD, target.places, batch)
-        loss, K = self.of_answers(logits_MK, target.values), self.labels.clusters
-        uses = {
-            "entropy": _entropy(logits_MK.detach().argmax(-1), K),
-            "label_entropy": _entropy(target.values, K),
-        }
-        return replace(loss, metrics={**loss.metrics, **{name: x * loss.count for name, x in uses.items()}})
+        loss = self.of_answers(logits_MK, target.values)
+        uses = {"entropy": logits_MK.detach().argmax(-1), "label_entropy": target.values}
+        sizes = {name: _entropy(clusters_M, K) * loss.count for name, clusters_M in uses.items()}
+        return replace(loss, metrics={**loss.metrics, **sizes})
 
     # -- evaluation and report
 
@@ -144,13 +138,12 @@ class MaskedClusters(RecordingObjective):
         return {name: math.exp(x) for name, x in sizes.items() if x is not None}
 
     def concerns(self, found: Mapping[str, float]) -> list[str]:
-        sizes = self.derived(found, lambda: 0.0)
-        predicted, true = (sizes.get(f"{self.name}/{name}", math.inf) for name in ("perplexity", "label_perplexity"))
-        if not (math.isfinite(true) and true > 1 / COLLAPSED and predicted < COLLAPSED * true):
+        used = self.derived(found, lambda: 0.0).get(f"{self.name}/perplexity", math.inf)
+        if used >= COLLAPSED:
             return []
         return [
-            f"The predictions have collapsed: they use about {predicted:.1f} clusters of {true:.0f}. Lower --lr, "
-            "lengthen the warm-up, or train longer."
+            f"The predictions have collapsed: nearly all masked frames get the same cluster (perplexity {used:.1f}). "
+            "Lower --lr, lengthen the warm-up, or train longer."
         ]
 
     def summary(
@@ -231,8 +224,7 @@ class MaskedClustersConfig(RecordingConfig):
             raise UnmaskError(f"{folder} has another number of clusters than {self.clusters}: delete it to start anew.")
         return replace(self, labels=str(folder))
 
-    def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
-        check_lengths(processor, splits)
+    def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:
         if self.labels is None:
             raise UnmaskError("Give a folder of labels: --labels FOLDER (make one with: unmask cluster --data ...).")
         return MaskedClusters(

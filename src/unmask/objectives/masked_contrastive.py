@@ -6,7 +6,7 @@ with the most, K negatives, C channels of a frame, P width of the vectors that a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -21,11 +21,10 @@ from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.nn.quantiser import Quantised
 from unmask.nn.sequences import Sequences
-from unmask.objectives.objective import Objective, Term
+from unmask.objectives.objective import Term
 from unmask.objectives.recordings import (
     RecordingConfig,
     RecordingObjective,
-    check_lengths,
     check_spans,
     masked_spans,
     recordings_of,
@@ -265,8 +264,7 @@ class MaskedContrastiveConfig(RecordingConfig):
     def of_model(self, model: Any) -> Self:
         return replace(self, projection=getattr(model, "compared", self.projection))
 
-    def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
-        check_lengths(processor, splits)
+    def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:
         return MaskedContrastive(
             processor,
             share=self.share,

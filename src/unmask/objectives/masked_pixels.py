@@ -6,24 +6,27 @@ Shapes: B pictures, N patches of a picture, M masked patches of all pictures, F 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from unmask.models.model import Model
-from unmask.objectives.objective import Probe
-from unmask.objectives.pictures import MaskedPictures
-from unmask.objectives.reconstruction import Reconstruction
+from unmask.objectives.pictures import MaskedPictures, RestoredPictures
+from unmask.objectives.reconstruction import GREY, Reconstruction
 from unmask.types import Batch
 
-PROBES = 4  # held-out pictures that are restored at every evaluation
 
-
-class MaskedPixels(MaskedPictures):
+class MaskedPixels(RestoredPictures, MaskedPictures):
     """Predicts the pixels of masked patches. A subclass says which patches are masked (`masked`), and what the model
     predicts there (`predicted`)."""
+
+    given: ClassVar[str] = "masked"
+    about: ClassVar[str] = (
+        "The model sees the patches that are not grey, and restores the others. A restored picture has the visible "
+        "patches of the original; its error is the mean absolute difference of the masked pixels, from 0 to 1."
+    )
 
     def masked(self, batch: Batch) -> Tensor:
         """[B, N] bool: the masked patches of a batch that `rows` made."""
@@ -54,18 +57,6 @@ class MaskedPixels(MaskedPictures):
             picture, restored = (self.processor.picture(one.numpy()) for one in (whole_NF, restored_NF))
             cells = masked_N.numpy().reshape(self.grid, self.grid)
             hidden = cells.repeat(self.processor.patch, 0).repeat(self.processor.patch, 1)
-            found.append(Reconstruction(picture, restored, hidden))
+            seen = np.where(hidden[..., None], np.uint8(GREY), picture)
+            found.append(Reconstruction(picture, seen, restored, hidden))
         return found
-
-    def probes(self, split: Any, tokenizer: Any, length: int) -> list[Probe]:
-        """Pictures of a held-out split, evenly spread over it."""
-        source = self.source([split])
-        count = len(source.cost)
-        units = dict.fromkeys(i * count // PROBES for i in range(PROBES))
-        return [Probe(f"held-out picture {i + 1}", np.empty(0, np.int64), picture=source.read(i)) for i in units]
-
-    def pictures(self, model: Model, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
-        """The reconstruction of each probe, with the same masked patches at every call."""
-        given = [probe.picture for probe in probes if probe.picture is not None]
-        found = self.reconstruct(model, given, np.random.default_rng(0)) if given else []
-        return [{"picture": one.picture, "masked": one.masked, "restored": one.restored} for one in found]

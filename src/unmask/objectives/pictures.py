@@ -23,13 +23,14 @@ from unmask.data.source import Joined
 from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.config import ObjectiveConfig
-from unmask.objectives.objective import Objective, StreamOptions
+from unmask.objectives.objective import Objective, Probe, StreamOptions
 from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch, Example, Head, Kind
 
 BLOCK = 256  # pictures whose order is drawn at once
 LOOKED_AT = 32  # pictures of a folder, spread over it, among which one must have a colour
 SQUARE = (1.0, 1.0)  # width / height
+PROBES = 4  # held-out pictures that are restored at every evaluation
 
 
 class PictureObjective(Objective):
@@ -60,6 +61,31 @@ class PictureObjective(Objective):
     def rows(self, pictures: Sequence[np.ndarray], rng: np.random.Generator) -> Batch:
         """Pictures [H, W, C] uint8 as a batch."""
         raise NotImplementedError(f"{type(self).__name__} makes no rows of pictures.")
+
+
+class RestoredPictures(PictureObjective):
+    """Predicts pixels: a run restores some held-out pictures at every evaluation. A subclass restores pictures
+    (`reconstruct`).
+
+    given  what the model sees of a picture, in a word
+    about  sentences on what it sees and restores
+    """
+
+    given: ClassVar[str]
+    about: ClassVar[str]
+
+    def probes(self, split: Any, tokenizer: Any, length: int) -> list[Probe]:
+        """Pictures of a held-out split, evenly spread over it."""
+        source = self.source([split])
+        count = len(source.cost)
+        units = dict.fromkeys(i * count // PROBES for i in range(PROBES))
+        return [Probe(f"held-out picture {i + 1}", np.empty(0, np.int64), picture=source.read(i)) for i in units]
+
+    def pictures(self, model: Model, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
+        """The reconstruction of each probe, with the same random numbers at every call."""
+        pictures = [probe.picture for probe in probes if probe.picture is not None]
+        found = self.reconstruct(model, pictures, np.random.default_rng(0)) if pictures else []
+        return [{"picture": one.picture, self.given: one.seen, "restored": one.restored} for one in found]
 
 
 class MaskedPictures(PictureObjective):

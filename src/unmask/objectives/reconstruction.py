@@ -1,8 +1,8 @@
-"""Reconstruction: what a model restores of the masked patches of a picture."""
+"""Reconstruction: what a model restores of a picture that it sees in part, or changed."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -10,24 +10,26 @@ GREY = 128  # of masked patches
 
 
 class Reconstruction(NamedTuple):
-    """What a model restores of the masked patches of a picture.
+    """What a model restores of a picture.
 
-    picture   [size, size, C] uint8, as the model reads it
-    restored  [size, size, C] uint8, the visible patches of the picture, and the predictions in place of the others
-    hidden    [size, size] bool, the pixels of the masked patches
+    picture   [size, size, C] uint8, as the model reads it, before it is masked or changed
+    seen      [size, size, C] uint8, what the model sees of it
+    restored  [size, size, C] uint8, with the predictions in place of the hidden pixels
+    hidden    [size, size] bool, the pixels that are predicted
     """
 
     picture: np.ndarray
+    seen: np.ndarray
     restored: np.ndarray
     hidden: np.ndarray
 
-    @property
-    def masked(self) -> np.ndarray:
-        """[size, size, C] uint8: the picture with its masked patches in grey."""
-        return np.where(self.hidden[..., None], np.uint8(GREY), self.picture)
+    @classmethod
+    def whole(cls, picture: np.ndarray, seen: np.ndarray, restored: np.ndarray) -> Self:
+        """Of a picture of which all pixels are predicted."""
+        return cls(picture, seen, restored, np.ones(picture.shape[:2], bool))
 
     @property
     def error(self) -> float:
-        """The mean absolute difference of the masked pixels, as a share of their range."""
+        """The mean absolute difference of the hidden pixels, as a share of their range."""
         differences = np.abs(self.restored[self.hidden].astype(np.float64) - self.picture[self.hidden])
         return float(differences.mean()) / 255

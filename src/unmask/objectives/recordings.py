@@ -5,6 +5,7 @@ Shapes: N recordings of a batch, F frames of a recording, B rows, T frames of a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ import torch
 from unmask.data import collate
 from unmask.data.files.corpora import format_of
 from unmask.data.loader import Collated, Loader
-from unmask.data.order import SeededBlocks, mixture
+from unmask.data.order import SeededBlocks, nested_mixture
 from unmask.data.recordings import synthetic
 from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.folder import RecordingFolder
@@ -37,13 +38,18 @@ class RecordingObjective(Objective):
     share a row, and nothing is computed at padding. A subclass chooses targets in the rows (`corrupt`)."""
 
     processor: RecordingProcessor
+    label_alpha: float = 1.0
 
     def stream(self, splits: Sequence[Any], options: StreamOptions) -> Loader:
         """Recordings of several corpora are mixed with weights n^alpha of their lengths n, where a crop counts as what
-        it keeps. The crops, the rows and the targets of a block depend only on the seed, the epoch and the block."""
+        it keeps; before that, so are the labels of each corpus, with `label_alpha`. The crops, the rows and the targets
+        of a block depend only on the seed, the epoch and the block."""
         length = options["length"]
-        sources = [self.source(split, length) for split in splits]
-        shares = mixture([int(source.cost.sum()) for source in sources], options["alpha"])
+        parts = [[split] if self.label_alpha == 1 else split.by_label() for split in splits]
+        groups = [[self.source(part, length) for part in group] for group in parts]
+        sizes = [[int(source.cost.sum()) for source in group] for group in groups]
+        shares = nested_mixture(sizes, self.label_alpha, options["alpha"])
+        sources = [source for group in groups for source in group]
         block = BLOCK * self.processor.samples(length)
         order = SeededBlocks(sources, shares, seed=options["seed"], block=block)
         return Loader(Collated(order, partial(self.rows, length)), cut=options["cut"], workers=options["workers"])
@@ -158,10 +164,13 @@ def check_spans(share: float, span: int) -> None:
 class RecordingConfig(ObjectiveConfig):
     """What a model reads of a recording.
 
-    rate  samples a second; other rates are resampled
+    rate         samples a second; other rates are resampled
+    label_alpha  the labels of a corpus, such as its languages, are mixed with weights n^alpha of their lengths n, and
+                 then the corpora are (Babu et al. 2021, XLS-R, section 3: 0.5; 1 keeps their proportions)
     """
 
     rate: int = 16_000
+    label_alpha: float = 1.0
 
     requires: ClassVar[frozenset[str]] = frozenset({"recordings"})
     plain: ClassVar[bool] = True
@@ -181,6 +190,18 @@ class RecordingConfig(ObjectiveConfig):
         from unmask.data.recordings.corpus import RecordingCorpus
 
         return RecordingCorpus(folder)
+
+    def build(self, processor: RecordingProcessor, splits: Sequence[Any] = (), words: Sequence[str] = ()) -> Objective:
+        check_lengths(processor, splits)
+        if not 0 <= self.label_alpha < math.inf:
+            raise UnmaskError(f"The alpha of the labels is a number of at least 0, not {self.label_alpha}.")
+        found = self.of_recordings(processor)
+        found.label_alpha = self.label_alpha
+        return found
+
+    def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:
+        """The objective, for recordings that this processor prepares."""
+        raise NotImplementedError(f"{type(self).__name__} makes no objective")
 
     def stand_in(self) -> str:
         return f"spoken-{self.rate}"

@@ -21,13 +21,14 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
-from unmask.objectives.pictures import PictureConfig, PictureObjective
+from unmask.objectives.pictures import PictureConfig, RestoredPictures
+from unmask.objectives.reconstruction import Reconstruction
 from unmask.types import Batch, Head, Kind, Loss, Target
 
 BICUBIC = 3  # Pillow's number
 
 
-class SuperResolution(PictureObjective):
+class SuperResolution(RestoredPictures):
     """The model reads pictures that were shrunk and enlarged again, and a linear head restores each patch.
 
     upscaling  how many times smaller the side of a shrunk picture is; raises UnmaskError where it does not divide the
@@ -40,6 +41,11 @@ class SuperResolution(PictureObjective):
     name = "resolution"
     terms = (Term("resolution", "restored pictures"),)
     head_labels = (("resolution", "resolution"),)
+    given: ClassVar[str] = "enlarged"
+    about: ClassVar[str] = (
+        "The model sees the picture shrunk and enlarged again, and restores its pixels. The error is the mean absolute "
+        "difference of the pixels, from 0 to 1."
+    )
 
     def __init__(self, processor: ImageProcessor, *, upscaling: int) -> None:
         if upscaling < 2 or processor.size % upscaling:
@@ -79,6 +85,18 @@ class SuperResolution(PictureObjective):
             found = {"error": wrong_BNF, "bicubic": missing_BNF}
             errors = {name: (x * unit_F).square().mean((1, 2)).sum() for name, x in found.items()}
         return Loss(wrong_BNF.square().mean((1, 2)).sum(), len(wanted_BNF), errors)
+
+    def reconstruct(
+        self, model: Model, pictures: Sequence[np.ndarray], rng: np.random.Generator
+    ) -> list[Reconstruction]:
+        batch = self.rows(pictures, rng).to(model.device)
+        assert batch.signal is not None
+        wanted_BNF = batch.targets[self.name].values.float()
+        difference_MF = model.answer(self.name, model(batch), batch.signal.places, batch).float()
+        enlarged_BNF = batch.signal.values.float().view_as(wanted_BNF)
+        parts = (wanted_BNF, enlarged_BNF, enlarged_BNF + difference_MF.view_as(wanted_BNF))
+        rows = zip(*(part.cpu().numpy() for part in parts), strict=True)
+        return [Reconstruction.whole(*map(self.processor.picture, row)) for row in rows]
 
     @property
     def unit_F(self) -> Tensor:

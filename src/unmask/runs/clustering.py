@@ -91,8 +91,8 @@ def layer_features(folder: Path | str, layer: int | None) -> tuple[RecordingProc
     Raises UnmaskError for a model that reads no recordings, and for a layer that it does not have.
     """
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})
-    model, processor = loaded.model.eval(), loaded.require_processor(folder)
-    if "recordings" not in model.config.offers:
+    model, processor = loaded.model.eval(), loaded.processor
+    if "recordings" not in model.config.offers or not isinstance(processor, RecordingProcessor):
         raise UnmaskError(f"{folder} is a model that reads no recordings; take a wav2vec 2.0, a HuBERT or a CPC.")
     layers = len(model.blocks)
     number = (layers + 1) // 2 if layer is None else layer

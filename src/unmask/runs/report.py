@@ -39,11 +39,12 @@ KINDS = {
     "finetuning": "unmask.runs.finetuning.report",
     "translation": "unmask.runs.translation.report",
     "curve": "unmask.runs.finetuning.learning_curve",
+    "probe": "unmask.runs.finetuning.layer_probing",
     "quickstart": "unmask.runs.quickstart",
 }
 """Kind of run in run.json -> the module of its `report_of`."""
 
-SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve"}
+SEVERAL = {"quickstart.json": "quickstart", "curve.json": "curve", "probe.json": "probe"}
 """File of a folder that holds several runs and has no run.json -> kind of report."""
 
 

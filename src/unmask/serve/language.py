@@ -29,7 +29,7 @@ def language_model(place: Path | str) -> LanguageModel:
     if not place.is_file():
         raise UnmaskError(f"There is no language model {place}: give an ARPA file, a file of sentences, or a folder.")
     if place.name.endswith(ARPA):
-        return NGrams.load(place)
+        return NGrams.read(lines(place), place)
     return counted(line.split() for _, line in lines(place))
 
 

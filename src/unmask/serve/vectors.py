@@ -70,7 +70,7 @@ def item_vectors(
             yield np.concatenate(predictor.found([row(place=str(one), source=one) for one in some]))
         return
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK, heads={})  # a head may have another summary
-    model, processor = placed(loaded.model, device), loaded.processor
+    model, processor = placed(loaded.model, device), loaded.require_processor(folder)
     for some in parts:
         yield summaries(model, [processor.example(read(one)) for one in some], processor)
 

@@ -14,7 +14,7 @@ from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
 from unmask.tasks.picture_embedding import PictureEmbedding
 from unmask.tasks.question_answering import QuestionAnswering
-from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, task_named, task_of
+from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, task_named, task_of, task_on
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.similarity import loss_for
@@ -54,6 +54,7 @@ __all__ = [
     "task_found",
     "task_named",
     "task_of",
+    "task_on",
 ]
 
 for task in (

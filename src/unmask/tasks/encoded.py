@@ -59,9 +59,9 @@ class Encoded:
         return batch if self.targets is None else self.targets(batch)
 
     def collating(self, pad: int) -> Collate:
-        """Makes the batches of training; `pad` is the id of the padding token."""
+        """Makes the batches of training; `pad` is the id of the padding token. Without `targets`, it can be pickled."""
         collate = self.collate or PackedGroups(pad)
-        return lambda groups, rng: self.completed(collate(groups, rng))
+        return collate if self.targets is None else lambda groups, rng: self.completed(collate(groups, rng))
 
     @property
     def notice(self) -> str:

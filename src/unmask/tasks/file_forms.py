@@ -38,18 +38,20 @@ class FileForm(Form):
         return {self.name: self._read(first)} | ({OTHER: self._read(second)} if tab else {})
 
     def row(self, values: Object, place: str) -> Row:
-        source = self._bytes(values.get(self.name), place)
+        source = self._source(values.get(self.name), place)
         if self.pair is None or OTHER not in values:
             return self.made(place=place, source=source)
-        return self.pair(place=place, source=source, other=self._bytes(values[OTHER], place))
+        return self.pair(place=place, source=source, other=self._source(values[OTHER], place))
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str) -> Path:
         path = Path(name.strip())
         if not path.is_file():
             raise UnmaskError(f"There is no {self.name} {path}; give the name of a file.")
-        return path.read_bytes()
+        return path
 
-    def _bytes(self, given: object, place: str) -> bytes:
+    def _source(self, given: object, place: str) -> Path | bytes:
+        if isinstance(given, Path):  # of a line; no request holds one
+            return given
         if isinstance(given, str):
             try:
                 given = base64.b64decode(given.partition("base64,")[2] or given, validate=True)

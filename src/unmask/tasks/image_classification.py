@@ -20,6 +20,7 @@ from torch import Tensor
 from unmask import huggingface
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
+from unmask.data.pictures import digits
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
@@ -38,6 +39,7 @@ from unmask.tasks.picture_references import FEATURES, Features, regression_on_pi
 from unmask.tasks.picture_training import Augmenting
 from unmask.tasks.pictures import PictureTask
 from unmask.tasks.reading import counts_of, labels_of
+from unmask.tasks.stand_in import StandIn
 from unmask.tasks.task import Say, Score, Task
 from unmask.types import Batch, Loss
 
@@ -88,6 +90,11 @@ class ImageClassification(PictureTask, OneLabel):
         for sentence in doubts(sets):
             say(sentence)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)), augmenting=options)
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rows = {"train": "train", "test": "test"}
+        return StandIn("the digits of scikit-learn", "digits", digits.write, rows, {"flip": 0.0})
 
     @classmethod
     def prepared(cls, loaded: Loaded[Model], options: PictureOptions) -> Loaded[Model]:

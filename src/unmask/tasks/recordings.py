@@ -106,7 +106,7 @@ class RecordingTask(Task):
         return loaded.require_processor(owner)
 
     @classmethod
-    def new_processor(cls, config: Any) -> Processor[Any]:
+    def new_processor(cls, config: Any) -> RecordingProcessor:
         return RecordingProcessor(rate=getattr(config, "rate", RecordingProcessor.rate)).for_model(config)
 
     @classmethod

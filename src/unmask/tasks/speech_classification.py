@@ -12,6 +12,7 @@ from typing import Any
 
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
+from unmask.data.recordings import synthetic
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import doubts
 from unmask.tasks.balance import ClassLoss, Weighing
@@ -21,6 +22,7 @@ from unmask.tasks.reading import counts_of, labels_of
 from unmask.tasks.recording_references import regression_on_cepstra
 from unmask.tasks.recording_training import Cropping
 from unmask.tasks.recordings import RecordingTask
+from unmask.tasks.stand_in import StandIn
 from unmask.tasks.task import Say, Score, Task
 
 
@@ -57,6 +59,12 @@ class SpeechClassification(OneLabel, RecordingTask):
         for sentence in doubts(sets):
             say(sentence)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)), augmenting=options)
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rate = cls.new_processor(config).rate
+        rows = {split: f"words-{split}.tsv" for split in ("train", "dev", "test")}
+        return StandIn("words that are synthesised", f"spoken-{rate}", partial(synthetic.write, rate=rate), rows)
 
     def for_training(self, encoded: Encoded, processor: RecordingProcessor) -> Encoded:
         """Changed recordings."""

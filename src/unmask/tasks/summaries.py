@@ -13,7 +13,7 @@ import numpy as np
 from unmask.data.examples import lengths_of
 from unmask.data.processor import Processor
 from unmask.models.model import Model
-from unmask.tasks.batching import answered
+from unmask.tasks.batching import TOKENS_ELSEWHERE, answered, by_length
 from unmask.tasks.embedding import POOLINGS
 from unmask.tasks.task import evaluating
 from unmask.types import Example
@@ -44,3 +44,17 @@ def summaries(
 
     with evaluating(model):
         return np.stack(answered(read, lengths_of(examples).tolist(), model.device))
+
+
+def layer_summaries(model: Model, examples: Sequence[Example], processor: Processor[Any]) -> list[np.ndarray]:
+    """[N, D] float32 of the input of the first layer and of the output of each layer: the mean of the states of all
+    places of an item, in evaluation mode. Raises UnmaskError for a model whose layers are not blocks."""
+    found: list[list[np.ndarray]] = [[] for _ in examples]
+    with evaluating(model):  # one batch at a time, since the states are collected by hooks on the model
+        for places in by_length(lengths_of(examples).tolist(), TOKENS_ELSEWHERE):
+            batch = processor.collate([examples[i] for i in places]).to(model.device)
+            assert batch.starts is not None
+            means = [POOLINGS["mean"](x_BTD.float(), batch, batch.starts) for x_BTD in model.hidden_states(batch)]
+            for row, place in enumerate(places):
+                found[place] = [mean_ND[row].cpu().numpy() for mean_ND in means]
+    return [np.stack(layer) for layer in zip(*found, strict=True)]

@@ -29,6 +29,7 @@ from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form
 from unmask.tasks.prompting import Prompting
 from unmask.tasks.rows import Rows, TaskOptions
+from unmask.tasks.stand_in import StandIn
 from unmask.tasks.written import Written
 from unmask.types import Batch
 
@@ -173,6 +174,11 @@ class Task(Objective):
         """The processor of a new model that is trained on the task from scratch. Raises UnmaskError for a task whose
         models start from a folder."""
         raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        """The data for a first run of a new model. Raises UnmaskError for a task that has none."""
+        raise UnmaskError(f"There are no data for {cls.task_name}: give --data.")
 
     @classmethod
     def prepared(cls, loaded: Loaded[Model], options: Any) -> Loaded[Model]:

@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from unmask.kernels.devices import peak_memory, random_state, restore_random_state
@@ -66,6 +67,7 @@ def calibrate(engine: Engine, phases: Phases, totals: Callable, budget: float | 
 
 def _timed_steps(engine: Engine, batches: Iterator, totals: Callable, limit: float) -> tuple[list[float], int]:
     """Seconds of each step after the warm-up, and real tokens of the last one. No step starts after `limit` seconds."""
+    batches = chain([next(batches, None)], batches)  # the first one waits until all worker processes have started
     began = time.perf_counter()
     times: list[float] = []
     tokens = 0

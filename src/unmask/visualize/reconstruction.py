@@ -1,4 +1,5 @@
-"""Reconstruction: what a model restores of pictures whose patches are masked (He et al. 2022, figures 2 and 4)."""
+"""Reconstruction: what a model restores of pictures that it sees in part (He et al. 2022, figures 2 and 4), or without
+their colours or details."""
 
 from __future__ import annotations
 
@@ -8,20 +9,18 @@ import numpy as np
 import torch
 
 from unmask.models.model import Model
-from unmask.objectives.pictures import PictureObjective
+from unmask.objectives.pictures import RestoredPictures
 from unmask.visualize import gallery
 from unmask.visualize.numbers import Data
 
 
 def reconstruction(
-    model: Model, objectives: Mapping[str, PictureObjective], pictures: Mapping[str, np.ndarray], seeds: range
+    model: Model, objectives: Mapping[str, RestoredPictures], pictures: Mapping[str, np.ndarray], seeds: range
 ) -> Data:
-    """Each picture, and for each objective and seed its masked patches and what the model restores.
+    """Each picture, and for each objective and seed what the model sees of it and what it restores.
 
-    objectives  name -> an objective that masks a certain share
+    objectives  name -> an objective, such as one that masks a certain share; "{seed}" in a name stands for the seed
     pictures    name -> [H, W, C] uint8
-
-    Raises UnmaskError for an objective that predicts no pixels.
     """
     groups = []
     for name, picture in pictures.items():
@@ -31,11 +30,8 @@ def reconstruction(
                 with torch.inference_mode():
                     [found] = objective.reconstruct(model, [picture], np.random.default_rng(seed))
                 cells += [gallery.picture(found.picture, "the picture")] if not i else []
-                cells.append(gallery.picture(found.masked, f"{share}, seed {seed}"))
+                cells.append(gallery.picture(found.seen, share.format(seed=seed)))
                 cells.append(gallery.picture(found.restored, f"restored, error {found.error:.3f}"))
         groups.append(gallery.group(name, cells, 1 + 2 * len(objectives), size=160))
-    lead = (
-        "The model sees the patches that are not grey, and restores the others. A restored picture has the visible "
-        "patches of the original; its error is the mean absolute difference of the masked pixels, from 0 to 1."
-    )
-    return gallery.gallery(lead, groups)
+    about = " ".join(dict.fromkeys(objective.about for objective in objectives.values()))
+    return gallery.gallery(about, groups)

@@ -15,6 +15,8 @@ BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging
 FILES = ("path", "file", "file_name", "filename")
 """Names of columns that have paths of any kind."""
 SHOWN = 3  # number of names in a note
+SPLITS = frozenset({"train", "dev", "val", "valid", "validation", "test"})
+"""Names of folders that are more likely parts of the data than classes, if there are no others."""
 
 One = TypeVar("One", bound="Item")
 
@@ -112,6 +114,9 @@ class Medium:
         loose = [path for path in found if path.parent == folder]
         labels = [class_of(path, folder) if not loose else "" for path in found]
         notes = self.left_out(folder, others, labels if not loose else ())
+        if (names := set(labels)) <= SPLITS:
+            shown = " and ".join(sorted(names))
+            notes += (f"{shown} are taken as classes: for a corpus of one part, give {folder / min(names)} or another",)
         if loose and len(loose) < len(found):
             few = f"{len(loose):,} of {len(found):,} {self.noun}s"
             notes += (f"There are no labels: {few} are in no subfolder ({visible(loose[0].name)})",)

@@ -77,10 +77,11 @@ class PadAndCrop:
             raise UnmaskError(f"The padding is a number of pixels, at least 0, not {self.padding}.")
 
     def __call__(self, picture_HWC: np.ndarray, rng: Generator) -> np.ndarray:
-        height, width = picture_HWC.shape[:2]
+        height, width, channels = picture_HWC.shape
         top, left = (int(n) for n in rng.integers(0, 2 * self.padding + 1, 2))
-        margin = (self.padding, self.padding)
-        return np.pad(picture_HWC, (margin, margin, (0, 0)))[top : top + height, left : left + width]
+        padded_HWC = np.zeros((height + 2 * self.padding, width + 2 * self.padding, channels), picture_HWC.dtype)
+        padded_HWC[self.padding : self.padding + height, self.padding : self.padding + width] = picture_HWC
+        return padded_HWC[top : top + height, left : left + width]
 
 
 def flip(picture_HWC: np.ndarray) -> np.ndarray:
@@ -128,7 +129,8 @@ def hue(picture_HWC: np.ndarray, turn: float) -> np.ndarray:
         return picture_HWC
     values_HWC = picture_HWC.astype(np.float64)
     red, green, blue = np.moveaxis(values_HWC, 2, 0)
-    value, spread = values_HWC.max(2), np.ptp(values_HWC, axis=2)
+    value = np.maximum(np.maximum(red, green), blue)  # many times as fast as a maximum over the last axis
+    spread = value - np.minimum(np.minimum(red, green), blue)
     safe = np.where(spread == 0, 1, spread)
     sector = np.where(
         value == red,

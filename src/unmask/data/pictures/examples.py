@@ -39,6 +39,13 @@ class PictureExamples(Sequence[Example]):
         self._room = [kept]
         self._lock = Lock()  # protects the two above: a loader and the threads of an evaluation read together
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the lock and the decoded pictures: a worker process has its own."""
+        return {**vars(self), "_decoded": {}, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"_lock": Lock()})
+
     def __len__(self) -> int:
         return len(self._numbers)
 

@@ -69,6 +69,11 @@ class Units:
             return None
         return features(samples_N) if self.processor.frames(len(samples_N)) else np.empty((0, 1), np.float32)
 
+    @property
+    def frames(self) -> int:
+        """Number of frames of all units."""
+        return sum(sum(map(self.processor.frames, split.cost.tolist())) for split in self.splits)
+
     def name(self, number: int) -> str:
         split, unit = self.places[number]
         return split.names[unit]
@@ -130,6 +135,7 @@ def cluster(
 def _sample(units: Units, features: Features, settings: Clustering, show: Progress) -> np.ndarray:
     """[S, C]: frames of recordings in random order, some of each."""
     rng, parts, count = np.random.default_rng(settings.seed), list[np.ndarray](), 0
+    wanted = min(settings.sample, units.frames)
     of_each = max(OF_EACH, math.ceil(settings.sample / max(len(units), 1)))
     for number in rng.permutation(len(units)).tolist():
         found_FC = units.features(number, features)
@@ -138,7 +144,7 @@ def _sample(units: Units, features: Features, settings: Clustering, show: Progre
         most = min(len(found_FC), of_each, settings.sample - count)
         parts.append(found_FC[np.sort(rng.choice(len(found_FC), most, replace=False))])
         count += most
-        show("sampled frames", count, settings.sample)
+        show("sampled frames", count, wanted)
         if count >= settings.sample:
             break
     return np.concatenate(parts) if parts else np.empty((0, 1), np.float32)

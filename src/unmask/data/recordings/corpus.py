@@ -14,7 +14,7 @@ from unmask.data.files.items import shares
 from unmask.data.files.media import Chosen, Format, MediaCorpus
 from unmask.data.files.shards import MediaShard
 from unmask.data.recordings.decoding import Header, bounds, resample
-from unmask.data.recordings.folder import Recordings
+from unmask.data.recordings.folder import Recordings, named
 from unmask.data.recordings.processor import FILE, RecordingProcessor
 
 
@@ -85,7 +85,10 @@ class RecordingCorpus(MediaCorpus[Stored]):
         headers = np.stack([samples[:, 1].astype(np.int64), np.full(len(units), self.rate)], 1)
         spans = np.tile([0.0, np.inf], (len(units), 1))
         classes = [*self.classes, ""]  # -1 is the last
-        return Recordings(Chosen(self, units), headers, spans, self.rate, [classes[label] for label in labels.tolist()])
+        begins = (samples[:, 0] / self.rate).tolist()
+        names = [named(self.name(unit), begin) for unit, begin in zip(units.tolist(), begins, strict=True)]
+        labels = [classes[label] for label in labels.tolist()]
+        return Recordings(Chosen(self, units), headers, spans, self.rate, labels, names=names)
 
     def described(self) -> list[str]:
         facts = self.manifest

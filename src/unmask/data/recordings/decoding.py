@@ -167,7 +167,8 @@ def digest_of(source: Source, begin: float = 0.0, end: float | None = None) -> s
         whole = source.digest
     if not begin and end is None:
         return whole
-    return hashlib.blake2b(f"{whole} {begin:.4f} {end}".encode(), digest_size=16).hexdigest()
+    part = f"{whole} {begin:.4f} {'' if end is None else f'{end:.4f}'}"
+    return hashlib.blake2b(part.encode(), digest_size=16).hexdigest()
 
 
 # ------------------------------------------------------------------------------------------------ libsndfile
@@ -271,7 +272,9 @@ def _header(file: Any, name: str) -> Header:
         )
     if not 1 <= channels <= MOST_CHANNELS:
         raise UnmaskError(f"{name} has {channels:,} channels, but the limit is {MOST_CHANNELS}: its header is damaged.")
-    samples = int(file.frames) if file.frames < UNKNOWN else _count(file, rate)
+    samples = int(file.frames)
+    if samples >= UNKNOWN:
+        raise UnmaskError(f"{name} has no length in its header: convert it, such as with ffmpeg.")
     if samples <= 0:
         raise UnmaskError(f"{name} has no samples: it is cut short, or nothing was recorded.")
     if samples > LONGEST * rate:
@@ -279,12 +282,3 @@ def _header(file: Any, name: str) -> Header:
             f"{name} has {samples / rate / 3600:,.0f} hours, but the limit is {LONGEST // 3600}: cut it into pieces."
         )
     return Header(rate, samples, channels, f"{file.format} {file.subtype}")
-
-
-def _count(file: Any, rate: int) -> int:
-    """The samples of a stream whose header has no number, up to the limit."""
-    count = 0
-    while (read := len(file.read(BLOCK, dtype="float32", always_2d=True))) and count <= LONGEST * rate:
-        count += read
-    file.seek(0)
-    return count

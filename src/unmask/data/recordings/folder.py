@@ -72,10 +72,15 @@ class Recordings:
     def take(self, units: np.ndarray) -> Recordings:
         """Some of the units [U'], as a source."""
         chosen = [self.sources[unit] for unit in units.tolist()]
-        names = [self.names[unit] for unit in units.tolist()]
+        names = [self.names[unit] for unit in units.tolist()] if self.names else ()
         labels = [self.labels[unit] for unit in units.tolist()] if self.labels else ()
         headers, spans = self.headers[units], self.spans[units]
         return replace(self, sources=chosen, headers=headers, spans=spans, names=names, labels=labels)
+
+    def by_label(self) -> list[Recordings]:
+        """The units of each label, such as a language, in the order of the labels: parts for a mixture."""
+        labels = np.array(self.labels if self.labels else [""] * len(self.sources))
+        return [self.take(np.flatnonzero(labels == label)) for label in np.unique(labels)]
 
 
 def cut(seconds: float, longest: float = LONGEST) -> np.ndarray:

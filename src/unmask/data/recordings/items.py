@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +31,7 @@ class RecordingMedium(Medium):
 
     def item(self, source: Source, name: str, place: str, label: str, cells: Mapping[str, Any]) -> RecordingItem:
         """Raises UnmaskError for a begin or an end that is no number of seconds."""
-        begin, end = span_in(cells, place)
-        part = "" if not begin and end is None else f"#{begin:g}-{'' if end is None else f'{end:g}'}"
-        return RecordingItem(source, name + part, place, label, begin, end)
+        return RecordingItem(source, name, place, label, *span_in(cells, place))
 
 
 RECORDINGS = RecordingMedium(
@@ -87,7 +86,7 @@ def is_manifest(path: Path) -> bool:
         first = next((line for _, line in lines(path)), "").rstrip("\r\n")
     except UnmaskError:  # the reader of tables says what is wrong
         return False
-    return "\t" not in first and "/" in first and Path(first).is_dir()
+    return "\t" not in first and "/" in first and os.path.isdir(first)  # a `Path` raises errors for a long line
 
 
 def span_in(cells: Mapping[str, Any], place: str) -> tuple[float, float | None]:

@@ -187,7 +187,7 @@ def write(
                 counts.append(len(labels_F))
         finally:
             files = {"labels": file.close()}
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "counts": np.array(counts, BOUND),
             "names": np.frombuffer(b"".join(names), BYTE),
             "ends": np.cumsum([len(name) for name in names]).astype(BOUND),

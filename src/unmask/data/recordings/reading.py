@@ -160,7 +160,7 @@ def of_folder(folder: Path, wanted: Wanted) -> Dataset:
     rows = []
     for path in found:
         name, place = path.relative_to(folder).as_posix(), visible(str(path))
-        values = {role: pattern(name, place) for role, pattern in find.items()}
+        values: dict[str, Any] = {role: pattern(name, place) for role, pattern in find.items()}
         rows.append(Recording(**{"label": class_of(path, folder), **values}, place=place, source=path))
     notes = RECORDINGS.left_out(folder, others, () if wanted.label else {row.label for row in rows})
     columns = {"recording": "files", "label": "names" if wanted.label else "folders"}
@@ -208,7 +208,7 @@ def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Data
         source = RECORDINGS.source_in(cells, recording, path.parent, place)
         begin, end = span_in(cells, place)
         name = str(cells.get(recording + PATH) or ("" if isinstance(source, bytes) else cells[recording]))
-        values = {role: value_in(cells, column, place) for role, column in roles.items()}
+        values: dict[str, Any] = {role: value_in(cells, column, place) for role, column in roles.items()}
         values |= {role: pattern(name, place) for role, pattern in find.items()}
         rows.append(Recording(**values, place=place, source=source, begin=begin, end=end))
     return Dataset(path, tuple(rows), {"recording": recording, **roles, **dict.fromkeys(find, "names")})

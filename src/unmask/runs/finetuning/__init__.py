@@ -2,7 +2,7 @@
 
 from unmask.runs.evaluation import evaluate, render_evaluation
 from unmask.runs.finetuning.config import FineTuning, Fit
-from unmask.runs.finetuning.run import Result, begun, finetune
+from unmask.runs.finetuning.run import Result, begun, finetune, plan
 from unmask.runs.finetuning.supervised import Fitted, fit
 from unmask.tasks.rows import Rows
 
@@ -16,5 +16,6 @@ __all__ = [
     "evaluate",
     "finetune",
     "fit",
+    "plan",
     "render_evaluation",
 ]

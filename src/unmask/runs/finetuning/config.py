@@ -44,6 +44,7 @@ class Fit(Config):
                  if its length is given in minutes
     patience     evaluations without improvement after which the run stops; None: it never stops early
     metric       metric that decides which weights are kept; None: the first metric of the task
+    workers      processes that prepare rows during the training; 0: a thread prepares them
     """
 
     epochs: float | None = None
@@ -58,6 +59,7 @@ class Fit(Config):
     schedule: Schedule = field(default_factory=Schedule)
     precision: Precision = "auto"
     device: str = "auto"
+    workers: int = 0
 
     @property
     def passes(self) -> float:

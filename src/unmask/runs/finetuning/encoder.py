@@ -6,7 +6,7 @@ import gc
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from unmask.objectives import Objective
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import EXAMPLES, shown
-from unmask.runs.finetuning.supervised import begun_with, check_metric, fit
+from unmask.runs.finetuning.supervised import begun_with, check_metric, fit, running
 from unmask.runs.transfer import merged, strategy
 from unmask.tasks import TASKS, Encoded, Task, settings_of
 from unmask.tasks.auxiliary import WithLanguageModel
@@ -105,7 +105,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
     loaded = _load(config, aim or task, task.labels, config.seed)
     length = _length(config, loaded.model)
-    strategy.prepare(loaded.model, config.transfer)  # only a check: each seed loads its own model
+    tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
+    config.fit.optimizer.build(loaded.model, scale=tuning.scale)
     processor = task.processor_of(loaded, start)
     fresh = config.from_scratch or config.page is not None
     say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
@@ -118,6 +119,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
+    if config.distillation.teacher is not None and config.fit.workers:
+        raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
     aim = aim or _distilled(config.distillation, task, processor)
     if aim is not None:
         encoded["train"] = aim.prepare(encoded["train"])
@@ -207,6 +210,18 @@ def run_seed(
     return model, row, answers
 
 
+def cost(prepared: PreparedEncoder) -> dict[str, Any]:
+    """The size, time and memory of the training of the first seed (`Trainer.plan`). Nothing is trained or written."""
+    config, task, encoded, aim = prepared.config, prepared.task, prepared.encoded, prepared.aim
+    model = _load(config, aim or task, task.labels, config.seed).model
+    with ExitStack() as stack:
+        if aim is not None:
+            stack.enter_context(aim.projecting(model, config.seed))
+        settings = {"pad": prepared.processor.pad, "seed": config.seed, "objective": aim, "transfer": config.transfer}
+        run = stack.enter_context(running(model, task, encoded["train"], encoded["dev"], config.fit, **settings))
+        return run.plan()
+
+
 def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
     """The config, with the fields filled in that depend on the rows and the strategy."""
     config = config.replace(seeds=config.number_of_seeds(rows))
@@ -268,7 +283,10 @@ def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) 
 
 def _length(config: FineTuning, model: Model) -> int:
     positions, length = model.positions or UNBOUNDED, config.rows.length
-    if length is not None and not 3 <= length <= positions:
-        raise UnmaskError(f"The length must be between 3 and {positions}, the positions of the model, not {length}.")
+    least = min(3, positions)  # a text has at least one token between two special ones
+    if length is not None and not least <= length <= positions:
+        raise UnmaskError(
+            f"The length must be between {least} and {positions}, the positions of the model, not {length}."
+        )
     usual = config.kind.usual_length * getattr(model.config, "spelling", 1)
     return length or min(usual, positions)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from unmask import huggingface
+from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
 from unmask.errors import UnmaskError
@@ -38,6 +39,8 @@ class Probing(TaskConfig):
     pooling     "summary" reads the state of the class token, or whatever a head for whole rows reads; "mean" reads the
                 mean of all states, which suits models that learned to predict patches or tokens
     seed        seed of the random trunk, and of the held-out rows if there are no dev rows
+    leave_out   of `probe_layers`: leave out the rows of each group in turn (--group, such as the speaker)
+    seeds       of `probe_layers`: number of random trunks, and of initial weights of the sum
     """
 
     model: Path | None = None
@@ -45,6 +48,8 @@ class Probing(TaskConfig):
     neighbours: int = 20
     pooling: Summary = "summary"
     seed: int = 0
+    leave_out: bool = False
+    seeds: int = 1
 
     CLASSES: ClassVar[Mapping[str, str]] = {"rows": "rows_class", "options": "scoring_class"}
 
@@ -58,6 +63,36 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
 
     Raises UnmaskError as `finetune` does, and for a task whose rows have more than one label.
     """
+    task, sets, loaded, processor, encoded = prepared(config, say)
+    train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
+    true_N = classes_of(task, train)
+    fresh = loaded.model.config.build({}, seed=config.seed)
+    scores: dict[str, dict[str, dict[str, float]]] = {"one label for all rows": {}}
+    for split, rows in others.items():
+        scores["one label for all rows"][split] = {"accuracy": task.baseline(rows, train)["accuracy"]}
+    for name, model in (("trunk", loaded.model), ("random trunk", fresh)):
+        say(f"Reading {len(train):,} training rows and the others by the {name} ...")
+        states = {split: _states(model, found, processor, config.pooling) for split, found in encoded.items()}
+        scores[name] = _scores(task, states, true_N, others, config.neighbours)
+    for name, learn in task.references(train).items():
+        say(f"Regression on {name} ...")
+        score = learn()
+        scores[name] = {split: {"linear": dict(score(rows))["accuracy"]} for split, rows in others.items()}
+    return {"task": config.task, "rows": len(train), "neighbours": config.neighbours, "scores": scores}
+
+
+class Prepared(NamedTuple):
+    """What a probe reads: the task, its rows, the loaded trunk and its processor, and the rows as examples."""
+
+    task: Task
+    sets: Mapping[str, Dataset]
+    loaded: huggingface.Loaded[Any]
+    processor: Processor[Any]
+    encoded: Mapping[str, Encoded]
+
+
+def prepared(config: Probing, say: Say) -> Prepared:
+    """Read and check the rows and the trunk. Raises UnmaskError as `probe` does."""
     if config.model is None or config.rows.train is None:
         raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if config.neighbours < 1:
@@ -76,21 +111,7 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for found in encoded.values():
         task.check_encoded(found)
-    train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
-    true_N = _classes(task, train)
-    fresh = loaded.model.config.build({}, seed=config.seed)
-    scores: dict[str, dict[str, dict[str, float]]] = {"one label for all rows": {}}
-    for split, rows in others.items():
-        scores["one label for all rows"][split] = {"accuracy": task.baseline(rows, train)["accuracy"]}
-    for name, model in (("trunk", loaded.model), ("random trunk", fresh)):
-        say(f"Reading {len(train):,} training rows and the others by the {name} ...")
-        states = {split: _states(model, found, processor, config.pooling) for split, found in encoded.items()}
-        scores[name] = _scores(task, states, true_N, others, config.neighbours)
-    for name, learn in task.references(train).items():
-        say(f"Regression on {name} ...")
-        score = learn()
-        scores[name] = {split: {"linear": dict(score(rows))["accuracy"]} for split, rows in others.items()}
-    return {"task": config.task, "rows": len(train), "neighbours": config.neighbours, "scores": scores}
+    return Prepared(task, sets, loaded, processor, encoded)
 
 
 def _states(model: Model, encoded: Encoded, processor: Processor[Any], pooling: Summary) -> np.ndarray:
@@ -113,7 +134,7 @@ def _scores(
     linear: Callable[[Any], np.ndarray] = regression.classes(standardised(train_ND), true_N, C)
     found = {}
     for split, rows in others.items():
-        true = _classes(task, rows)
+        true = classes_of(task, rows)
         votes_NC = nearest_votes(states[split], train_ND, true_N, C, K)
         found[split] = {
             "neighbours": float((votes_NC.argmax(1) == true).mean()),
@@ -122,7 +143,7 @@ def _scores(
     return found
 
 
-def _classes(task: Task, rows: Sequence[Row]) -> np.ndarray:
+def classes_of(task: Task, rows: Sequence[Row]) -> np.ndarray:
     """[N] index of the label of each row."""
     numbers = {label: i for i, label in enumerate(task.labels)}
     return np.array([numbers[row.label] for row in rows])

@@ -101,6 +101,15 @@ def finetune(
     return result
 
 
+def plan(config: FineTuning, display: Display | None = None) -> dict[str, Any]:
+    """The size, time and memory of an encoder's training with one seed, measured on a few steps; nothing is written.
+
+    Raises UnmaskError as `finetune` does, for errors in the model, the rows or the settings.
+    """
+    distributed.init(config.fit.device)
+    return encoder.cost(encoder.prepare(config, Notes(display)))
+
+
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
     """Read the rows, and check them, the model and the settings. Raises UnmaskError for what is wrong with them."""
     if config.rows.train is None:

@@ -6,8 +6,8 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,35 @@ def fit(
 
     Raises UnmaskError for invalid settings, a metric that the task lacks, and losses that are not finite.
     """
+    with running(
+        model, task, train, dev, config, pad=pad, seed=seed, out=out, display=display, objective=objective,
+        transfer=transfer, resume=resume,
+    ) as run:  # fmt: skip
+        result = run.run()
+        if resume is None:
+            forget(run.out)
+    best = run.restored()
+    del run.trainer  # breaks a reference cycle, which would keep the optimizer state during the next run
+    return Fitted(best.metric, best.found, best.step, result.total, best.history, result.stopped)
+
+
+@contextmanager
+def running(
+    model: Model,
+    task: Task,
+    train: Encoded,
+    dev: Encoded,
+    config: Fit,
+    *,
+    pad: int,
+    seed: int = 0,
+    out: Path | None = None,
+    display: Display | None = None,
+    objective: Minimised | None = None,
+    transfer: Transfer | None = None,
+    resume: bool | None = None,
+) -> Iterator[Supervised]:
+    """The run of `fit`, which has not begun: `run.plan()` measures its cost, and `run.run()` trains."""
     config.check()
     balanced = config.sampling == "balanced"
     data = labelled(
@@ -110,6 +139,7 @@ def fit(
         shares=class_shares(train.rows) if balanced else None,
         classes=train.classes,
         collate=train.collating(pad),
+        workers=config.workers,
     )
     total, evaluate_every = _planned(config, data.steps())
     training = Training(
@@ -133,7 +163,7 @@ def fit(
         found = checkpoint.latest(folder / "checkpoints") if resume else None
         if found is None and resume and display is not None and (folder / "metrics.jsonl").exists():
             display.note(f"{folder} has no checkpoint yet: it begins from the start, with the settings of the run.")
-        run = Supervised(
+        yield Supervised(
             model,
             objective or task,
             data,
@@ -145,12 +175,6 @@ def fit(
             resume=found is not None,
             display=display,
         )
-        result = run.run()
-        if resume is None:
-            forget(folder)
-    best = run.restored()
-    del run.trainer  # breaks a reference cycle, which would keep the optimizer state during the next run
-    return Fitted(best.metric, best.found, best.step, result.total, best.history, result.stopped)
 
 
 def _planned(config: Fit, steps: int) -> tuple[int | None, float]:

@@ -36,7 +36,16 @@ from unmask.train.display import Display
 from unmask.train.optim import ADAFACTOR, Optimizer
 from unmask.train.trainer import Training
 
-OF_ENCODERS = ("options", "transfer", "distillation", "from_scratch", "language_model", "fit.sampling", "fit.patience")
+OF_ENCODERS = (
+    "options",
+    "transfer",
+    "distillation",
+    "from_scratch",
+    "language_model",
+    "fit.sampling",
+    "fit.patience",
+    "fit.workers",
+)
 """Settings of fine-tuning that have no effect on a T5."""
 
 
