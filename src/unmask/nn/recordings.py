@@ -161,6 +161,10 @@ class Features(nn.Module, ABC):
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         """[L] -> the features of frames [L', C], and where the frames of the recordings lie in them."""
 
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights."""
+
 
 class Convolutions(Features):
     """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
