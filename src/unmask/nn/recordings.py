@@ -93,6 +93,8 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
+        if not tape.begins:
+            return torch.zeros_like(x_LC)
         ends = (*tape.begins[1:], tape.size)
         gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
         # Split at once: the gradient of a slice is as large as the buffer.
@@ -102,7 +104,7 @@ class RecordingNorm(nn.Module):
             # Batch normalisation of one recording: its places are the rows of a batch.
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
             parts.append(torch.zeros_like(gap_NC))
-        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
+        return torch.cat(parts)
 
 
 class PlaceNorm(nn.LayerNorm):
@@ -157,6 +159,10 @@ class Features(nn.Module, ABC):
     @abstractmethod
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         """[L] -> the features of frames [L', C], and where the frames of the recordings lie in them."""
+
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights."""
 
 
 class Convolutions(Features):
