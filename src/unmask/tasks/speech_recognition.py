@@ -10,6 +10,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.recordings import characters as vocabularies
+from unmask.data.recordings import synthetic
 from unmask.data.recordings.characters import Characters
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
@@ -34,6 +36,7 @@ from unmask.tasks.recording_references import nearest_by_cepstra
 from unmask.tasks.recording_training import Augmenting
 from unmask.tasks.recordings import RecordingRows, RecordingTask
 from unmask.tasks.rows import Rows, column
+from unmask.tasks.stand_in import StandIn
 from unmask.tasks.task import Say, Score, Task
 from unmask.tasks.transcripts import Decoding, Searching, Spoken, tables_of
 from unmask.types import Batch, Head, Loss
@@ -129,6 +132,12 @@ class SpeechRecognition(RecordingTask):
         for name, rows in sets.items():
             say((sentence := task._strange(rows.rows)) and f"{name}: {sentence}")
         return task
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rate = cls.new_processor(config).rate
+        rows = {split: f"sentences-{split}.tsv" for split in ("train", "dev", "test")}
+        return StandIn("sentences that are synthesised", f"spoken-{rate}", partial(synthetic.write, rate=rate), rows)
 
     def _strange(self, rows: Sequence[Row]) -> str:
         """A sentence on characters that have no label; empty if there are none."""
