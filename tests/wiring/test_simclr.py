@@ -78,7 +78,8 @@ def test_views_are_neighbours_and_follow_from_the_seed():
 
 
 def test_a_run_resumes_is_fine_tuned_and_opens_in_transformers(pictures, tmp_path, capsys):
-    folder, usual = pictures / "train", {"steps": 400, "lr": 3e-3, "save_every": 200, "evaluate_every": 200}
+    # With the usual initial weights, a model this small stays at guessing on some processors.
+    folder, usual = pictures / "train", {"steps": 400, "std": 0.2, "save_every": 200, "evaluate_every": 200}
     found = Pretrain(config(**usual), [folder], tmp_path / "run", recipe="simclr-tiny").run()
     assert {"loss/views", "views/correct"} <= set(found.heldout)
     trace = [row["loss/views"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train")]
