@@ -16,23 +16,33 @@ from tokenizers import Tokenizer as RawTokenizer
 from unmask import huggingface
 from unmask.cli.serve import read_vectors
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.recordings.characters import Characters
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.text import spelling
 from unmask.data.text.subwords import train as train_subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
+from unmask.models.cpc import Cpc
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
+from unmask.models.hubert import Hubert
+from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer import Transformer
 from unmask.models.vit import Vit
+from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.runs.word_vectors import WordVectors
+from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.types import Head
 
 TEXT = "the animal did not cross the street because it was too tired and its law was just"
 EVIL = "<img/src=x/onerror=document.title='run'>"
+
+MICROPHONE = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+"""Chromium hears a beep each half second, and asks nobody whether it may."""
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +78,7 @@ def folders(tmp_path_factory):
     swin = Swin(size=16, patch=2, dim=8, depths=(2, 2), heads=(1, 2), window=4)
     windows = swin.build({"image_classification": Head("sequence", 2)}, seed=9)
     huggingface.save(place / "swin", windows, ImageProcessor(size=16).for_model(swin), labels=("cat", "dog"))
+    speaking(place)
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})
@@ -92,6 +103,32 @@ def folders(tmp_path_factory):
     return SimpleNamespace(
         place=place, runs=place / "runs", names=[p.name for p in place.iterdir() if p.name != "runs"]
     )
+
+
+def speaking(place):
+    """Models of recordings at 8 kHz: a pre-trained one, a recogniser, a classifier, and one that compares."""
+    sizes = {
+        "channels": (8, 8), "kernels": (10, 8), "strides": (8, 8), "dim": 16, "layers": 2, "heads": 2, "hidden": 32,
+        "position_kernel": 8, "position_groups": 2, "std": 0.4,
+    }  # fmt: skip
+    config = Wav2Vec2(**sizes, entries=6, codes=8, compared=8, vector=8, delay_dims=(8,) * 5)
+    processor = RecordingProcessor(rate=8_000).for_model(config)
+    pretrained = config.build({"contrastive": Head("quantised", 8, pretraining=True)}, seed=1)
+    huggingface.save(place / "waves", pretrained, processor)
+    clusters = Hubert(**sizes).build({"clusters": Head("clusters", 3, pretraining=True)}, seed=5)
+    huggingface.save(place / "hubert", clusters, processor)
+    convolutions = {name: sizes[name] for name in ("channels", "kernels", "strides")}
+    following = Cpc(**convolutions, dim=8).build({"prediction": Head("predictions", 3, pretraining=True)}, seed=6)
+    huggingface.save(place / "cpc", following, processor)
+    huggingface.save(place / "trunk", config.build({}, seed=7), processor)
+    task = SpeechRecognition(Characters.learned(["yes no"]).pieces)
+    recogniser = config.build(task.heads, seed=3)
+    huggingface.save(place / "spoken", recogniser, processor, labels=task.labels, settings=task.settings())
+    cepstra = MfccCnn(rate=8_000, widths=(8, 8), strides=(1, 2))
+    heads, of_cepstra = {"speech_classification": Head("sequence", 3)}, processor.for_model(cepstra)
+    huggingface.save(place / "commands", cepstra.build(heads, seed=2), of_cepstra, labels=("yes", "no", EVIL))
+    comparing = config.build({"verification": Head("embedding", 8)}, seed=4)
+    huggingface.save(place / "voices", comparing, processor, settings={"threshold": 0.5})
 
 
 @pytest.fixture(scope="session")
@@ -153,7 +190,9 @@ def browser():
     if chromium is None:
         pytest.skip("there is no chromium to look at the page with")
     with api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        found = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", *MICROPHONE]
+        )
         yield found
         found.close()
 

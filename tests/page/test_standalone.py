@@ -53,7 +53,7 @@ def test_the_policy_names_what_is_there():
 
 def test_modules_are_linked_once_and_whole():
     script = linked("alone.js")
-    for module in ("dom", "matrix", "chart", "attention", "beam", "words", "inside", "runs"):
+    for module in ("dom", "matrix", "chart", "attention", "beam", "words", "inside", "runs", "timeline", "recording"):
         assert script.count(f"const ${module} = ") == 1
     assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
     assert script.index("const $dom = ") < script.index("const $matrix = ") < script.index("const $attention = ")

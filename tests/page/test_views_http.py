@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,10 @@ from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
 
 TEXT = "it was the animal"
+SOUND = base64.b64encode(
+    b"RIFF\x24\x10\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x40\x1f\x00\x00\x80\x3e\x00\x00\x02\x00\x10\x00"
+    b"data\x00\x10\x00\x00" + bytes(range(256)) * 16
+).decode()  # a WAV file of 2,048 samples at 8 kHz
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +69,7 @@ def test_a_translator_has_three_kinds_of_attention(ask):
 
 ASKED = {
     "/inside": {"model": "classifier"},
+    "/features": {"model": "waves", "recording": SOUND},
     "/saliency": {"model": "classifier", "text": TEXT, "output": 1},
     "/beam": {"model": "writer", "text": "the animal", "beam_size": 2, "length": 5},
     "/next": {"model": "lm", "text": "the"},

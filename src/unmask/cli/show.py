@@ -25,7 +25,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "text",
         nargs="?",
-        help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture for a model of pictures",
+        help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture or a "
+        "recording for a model of these",
     )
     sub.add_argument(
         "--pair",
@@ -59,6 +60,20 @@ def add_verbs(verbs: Any) -> None:
     )
     _model(sub, required=False)
     _add_picture_verbs(group)
+    sub = _verb(
+        group,
+        "features",
+        _features,
+        "A recording as a model reads it: spectrogram, masked frames, codebook entries, recognised words.",
+    )
+    _model(sub)
+    sub.add_argument("recording", metavar="RECORDING", help="the file of a recording")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masked frames")
+    sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
+    _model(sub, required=False)
+    sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
+    sub.add_argument("--data", required=True, metavar="FOLDER", help="the recordings; subfolders are classes")
+    sub.add_argument("--count", type=int, default=500, metavar="N", help="most recordings to read")
     sub = _verb(group, "masking", _masking, "Which tokens of a text are masked (for a T5, which spans), in N draws.")
     _model(sub)
     sub.add_argument("text", help="a text")
@@ -153,8 +168,9 @@ def _title(name: str, options: argparse.Namespace) -> str:
 
 def _attention(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
-    if options.text is None and opened.reads_pictures:
-        raise UnmaskError("This model reads pictures: name the file of one.")
+    if options.text is None and (opened.reads_pictures or opened.reads_recordings):
+        items = "pictures" if opened.reads_pictures else "recordings"
+        raise UnmaskError(f"This model reads {items}: name the file of one.")
     found = opened.attention(ANIMAL if options.text is None else options.text, options.pair, options.kind)
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
@@ -197,6 +213,29 @@ def _positions(options: argparse.Namespace) -> Data:
     from unmask.visualize import positions
 
     return positions.of_model(_opened(options.model).model) if options.model else positions.sinusoidal()
+
+
+def _features(options: argparse.Namespace) -> Data:
+    found: Data = _opened(options.model).features(Path(options.recording), seed=options.seed)
+    return found
+
+
+def _clusters(options: argparse.Namespace) -> Data:
+    from unmask.data.recordings.labels import FrameLabels
+    from unmask.objectives.recordings import RecordingConfig
+    from unmask.serve.frame_labels import beside_classes, beside_letters
+    from unmask.visualize.clusters import clusters, counted
+
+    if options.count < 1:
+        raise UnmaskError(f"--count must be at least 1, not {options.count}.")
+    labels, data = FrameLabels(options.labels), RecordingConfig.opens(options.data)
+    splits = [data.split(name) for name in ("train", "heldout")]
+    if options.model is None:
+        return clusters(counted(beside_classes(labels, splits, options.count), labels.clusters), "classes")
+    predictor = _opened(options.model).predictor
+    if predictor is None:
+        raise UnmaskError(f"{options.model} recognises no speech: leave --model out, or fine-tune it first.")
+    return clusters(counted(beside_letters(labels, splits, predictor, options.count), labels.clusters), "letters")
 
 
 def _filters(options: argparse.Namespace) -> Data:

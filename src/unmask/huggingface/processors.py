@@ -187,7 +187,7 @@ class Images(ProcessorFiles[ImageProcessor]):
 
 
 class Recordings(ProcessorFiles[RecordingProcessor]):
-    """For models of recordings: a `RecordingProcessor`, whose frames are those of the model."""
+    """For models of recordings: a `RecordingProcessor`."""
 
     processor = RecordingProcessor
     files = signs = ("preprocessor_config.json", "processor_config.json")
@@ -196,6 +196,7 @@ class Recordings(ProcessorFiles[RecordingProcessor]):
         return RecordingProcessor.load(folder).for_model(config)
 
     def fitted(self, processor: RecordingProcessor, config: Any) -> RecordingProcessor:
+        """The hop and the window of the model's first layers."""
         return processor.for_model(config)
 
     def save(self, processor: RecordingProcessor, folder: Path, model: Any) -> list[str]:

@@ -6,12 +6,13 @@ import { empty, h } from "./dom.js";
 import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { pictureAttentionView } from "./picture.js";
+import { clustersView, recordingAttentionView, recordingView } from "./recording.js";
 import { runsView } from "./runs.js";
 import { contextView, wordsView } from "./words.js";
 
 const VIEWS = {
-  attention: (root, data) => attentionView(root, data, { layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))), rollout: async () => data }, data.start ?? {}),
-  "picture-attention": (root, data) => pictureAttentionView(root, data, { layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))) }, data.start ?? {}),
+  attention: (root, data) => attentionView(root, data, weights(data), data.start ?? {}),
+  "picture-attention": (root, data) => pictureAttentionView(root, data, weights(data), data.start ?? {}),
   beam: beamView,
   words: wordsView,
   context: contextView,
@@ -23,7 +24,13 @@ const VIEWS = {
   complexity: complexityView,
   runs: runsView,
   gallery: galleryView,
+  recording: recordingView,
+  clusters: clustersView,
+  "recording-attention": (root, data) => recordingAttentionView(root, data, weights(data), data.start ?? {}),
 };
+
+/** Loads the weights of heads, and the rollout, from the page. */
+const weights = (data) => ({ layer: (layer, heads) => Promise.all(heads.map((head) => detail(layer * data.heads + head))), rollout: async () => data });
 
 /** Part `number` of the data, which may have many MB and follows this script in the page. */
 async function detail(number) {

@@ -3,7 +3,9 @@
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
+import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
+import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
   "fill-mask": fillMask,
@@ -11,6 +13,9 @@ const PANELS = {
   classify,
   classifyPicture,
   comparePictures,
+  transcribe,
+  classifyRecording,
+  compareRecordings,
   question,
   tag,
   choose,
@@ -18,6 +23,7 @@ const PANELS = {
   translation: translate,
   generation: generate,
   "replaced-tokens": replaced,
+  recordings: readRecording,
   "contextual-words": (root, model) => {
     const form = contextForm(model);
     root.replaceChildren(form);
@@ -150,17 +156,6 @@ function classify(root, model) {
   });
 }
 
-/** The bytes of a file in Base64. */
-async function bytesOf(file) {
-  const source = await new Promise((done, failed) => {
-    const reader = new FileReader();
-    reader.onload = () => done(reader.result);
-    reader.onerror = () => failed(new Error(`The browser cannot read ${file.name}.`));
-    reader.readAsDataURL(file);
-  });
-  return source.slice(source.indexOf(",") + 1);
-}
-
 /** A picture is chosen or dropped; the page sends the bytes of its file. */
 function classifyPicture(root, model) {
   const place = h("div", { "aria-live": "polite" });
@@ -171,7 +166,7 @@ function classifyPicture(root, model) {
     empty(place, h("p", { class: "busy" }, "Working …"));
     const stage = h("div", {});
     try {
-      const found = await predict(model, { picture: await bytesOf(file) });
+      const found = await predict(model, { picture: await base64(file) });
       const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
       const shown = h("canvas", { role: "img", "aria-label": file.name });
       const picture = await createImageBitmap(file).catch(() => null);
@@ -197,7 +192,7 @@ function comparePictures(root, model) {
   async function compare(files) {
     empty(place, h("p", { class: "busy" }, "Working …"));
     try {
-      const texts = await Promise.all([...files].map(async (file) => ({ picture: await bytesOf(file) })));
+      const texts = await Promise.all([...files].map(async (file) => ({ picture: await base64(file) })));
       const { embeddings } = await ask("embed", { model: model.name, texts });
       empty(place, cosines([...files].map((file) => file.name), embeddings));
     } catch (error) {

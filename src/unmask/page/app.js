@@ -7,6 +7,8 @@ import { choice, empty, field, h, roving, select } from "./dom.js";
 import { contextForm, firstSource, into, sumForm, textForm } from "./forms.js";
 import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
+import { recordingForm } from "./microphone.js";
+import { recordingAttentionView, recordingView } from "./recording.js";
 import { about, runsView } from "./runs.js";
 import { ask, hasKey, keyForm, onRefusal, useKey } from "./service.js";
 import { wordsView } from "./words.js";
@@ -21,6 +23,7 @@ const KINDS = {
   "replaced-tokens": "replaced words",
   "contextual-words": "words in context",
   "word-vectors": "word vectors",
+  recordings: "recordings",
 };
 
 const main = document.getElementById("view");
@@ -90,10 +93,17 @@ async function attentionTab(root, model) {
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
   if (about && !Object.keys(about.attention).length) {
-    return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
+    return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : about.pictures || about.recordings ? "This model has no attention: it is not a Transformer." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
   }
   if (about?.pictures) return nothing(root, "This model reads pictures: unmask show attention --model FOLDER PICTURE --out FILE.html shows where it looks.");
   const stage = h("div", {});
+  if (about?.recordings) {
+    const look = ({ data: recording }) => into(stage, ask("attention", { model: model.name, recording }), (data) => {
+      const more = (fields) => ask("attention", { model: model.name, recording, kind: data.kind, ...fields });
+      return recordingAttentionView(stage, data, { layer: async (layer, heads) => [await more({ layer, heads })], rollout: () => more({ rollout: true }) });
+    });
+    return void empty(root, recordingForm(look), stage);
+  }
   const kinds = h("div", { class: "row" });
   const translates = model.kind === "translation";
   const pair = h("textarea", { rows: 1, "aria-label": "Second text" });
@@ -126,7 +136,10 @@ async function attentionTab(root, model) {
 
 // ---------------------------------------------------------------------------------------------------- words
 
-function wordsTab(root, model) {
+async function wordsTab(root, model) {
+  empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
+  const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
+  if (about?.pictures || about?.recordings) return nothing(root, `This model reads ${about.pictures ? "pictures" : "recordings"}, and has no table of word vectors.`);
   if (model.kind === "contextual-words") {
     return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it computes the vector of a word from its characters and from the words around it."), contextForm(model));
   }
@@ -174,12 +187,13 @@ async function insideTab(root, model) {
   const translates = model.kind === "translation", reads = model.kind !== "word-vectors";
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = reads ? await ask("inside", { model: model.name }).catch(() => null) : null; // what is wrong is said below
-  const texts = reads && !about?.pictures;
+  const texts = reads && !about?.pictures && !about?.recordings;
   const placed = reads && model.kind !== "contextual-words";
   const topics = {
+    ...(about?.recordings ? { features: "Features" } : {}),
     ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed && texts ? { masking: "Masking" } : {}),
     ...(texts ? { wordpiece: "Subword tokens", masks: "Masks" } : {}),
-    ...(placed && !about?.spans ? { positions: "Positions" } : {}),
+    ...(placed && !about?.spans && !about?.recordings ? { positions: "Positions" } : {}),
     sinusoidal: "Sinusoids",
     complexity: "Cost of layers",
   };
@@ -187,6 +201,7 @@ async function insideTab(root, model) {
   const second = h("input", { type: "text", value: "It was late." });
   const named = (fields) => ({ model: model.name, ...fields });
   const views = {
+    features: [recordingView, (recording) => ask("features", named({ recording, seed: Number(seed.value) }))],
     masking: [about?.spans ? spansView : maskingView, (text) => ask("masking", named({ text, seed: Number(seed.value), whole_words: whole.checked }))],
     wordpiece: [wordpieceView, (text) => ask("wordpiece", named({ text }))],
     masks: [masksView, (text) => ask("masks", named({ text, pair: second.value }))],
@@ -198,6 +213,13 @@ async function insideTab(root, model) {
   const more = { masking: [field("Seed", seed), translates ? null : h("label", { class: "check" }, whole, "whole words")], masks: [field("Second text, packed into the same row", second)] };
 
   function topic(name) {
+    if (name === "features") {
+      let shown = null;
+      const look = ({ data }) => draw(name, (shown = data));
+      seed.onchange = () => shown && draw(name, shown);
+      empty(stage);
+      return void empty(controls, recordingForm(look), about.frames ? h("div", { class: "row" }, field("Seed of the masked frames", seed)) : null);
+    }
     const { form, input } = textForm("Text", ANIMAL, (text) => draw(name, text), h("div", { class: "row" }, more[name] ?? []));
     empty(controls, ["masking", "wordpiece", "masks"].includes(name) ? form : null);
     draw(name, input.value);

@@ -8,7 +8,8 @@ const FAINT = 64; // tokens from which on small weights are strengthened, as eac
 const KEPT = 64e6; // numbers that are kept; beyond, the heads that were not looked at for longest are asked for again
 
 /**
- * data   the output of `visualize.attention.overview`
+ * data   the output of `visualize.attention.overview`; with "unit", the name of what attends in place of tokens, which
+ *        are too many for lines
  * load   loads weights: layer(layer, heads) promises [{"heads", "weights"}, …] for these heads; rollout() promises
  *        {"rollout"}
  * start  the first view: {mode, layer, heads, token}, counted from 0
@@ -27,7 +28,7 @@ export function attentionView(root, data, load, start = {}) {
   const kept = new Map(); // "layer head" -> Float32Array
   const stage = h("div", { class: "stage", "aria-live": "off" });
   const controls = h("div", { class: "controls" });
-  const modes = { model: "All heads", heads: "Lines", matrix: "Matrix", ...(data.rolls ? { rollout: "Rollout" } : {}) };
+  const modes = { model: "All heads", ...(data.unit ? {} : { heads: "Lines" }), matrix: "Matrix", ...(data.rolls ? { rollout: "Rollout" } : {}) };
   const shared = h("p", { class: "note" });
   let turn = 0, rollout = null;
 
@@ -59,7 +60,7 @@ export function attentionView(root, data, load, start = {}) {
       single ? null : headChips(),
       state.mode === "model" ? null : faintBox(),
     );
-    shared.textContent = NOTES[state.mode];
+    shared.textContent = NOTES[state.mode].replaceAll("token", data.unit ?? "token");
     if (state.mode === "model") return void empty(stage, thumbnails());
     const heads = [...state.heads].sort((a, b) => a - b);
     const wait = setTimeout(() => mine === turn && empty(stage, h("p", { class: "busy", role: "status" }, "Computing …")), 120);
@@ -127,7 +128,7 @@ export function attentionView(root, data, load, start = {}) {
         const name = `Layer ${layer + 1}, head ${head + 1}`;
         const cell = h("button", { type: "button", class: "thumb", "aria-label": name, tabindex: cells.length ? -1 : 0 }, canvas);
         cell.addEventListener("click", () => {
-          Object.assign(state, { mode: T > ALL_LINES ? "matrix" : "heads", layer, heads: new Set([head]) });
+          Object.assign(state, { mode: T > ALL_LINES || data.unit ? "matrix" : "heads", layer, heads: new Set([head]) });
           show();
         });
         tipped(cell, `${name}: click to open`);
@@ -147,7 +148,7 @@ export function attentionView(root, data, load, start = {}) {
   // -- matrix
 
   function grid(sheets) {
-    return matrix({ rows, columns, sheets, faint: state.faint, label: "Attention weights", pick: (i) => ((state.token = i), (state.mode = state.mode === "rollout" ? "rollout" : "heads"), show()) });
+    return matrix({ rows, columns, sheets, faint: state.faint, label: "Attention weights", pick: data.unit ? null : (i) => ((state.token = i), (state.mode = state.mode === "rollout" ? "rollout" : "heads"), show()) });
   }
 
   // -- lines
@@ -233,7 +234,7 @@ export function attentionView(root, data, load, start = {}) {
     controls,
     shared,
     stage,
-    h("p", { class: "note" }, `${capital(data.kinds[data.kind])}. `, h("em", {}, data.caution)),
+    h("p", { class: "note" }, `${capital(data.kinds[data.kind].replaceAll("token", data.unit ?? "token"))}. `, h("em", {}, data.caution)),
   );
   return show();
 }

@@ -22,7 +22,7 @@ export function chart({ title, series, x = "step", y = "", log = false }) {
   for (const tick of scaleX.ticks) picture.append(svg("text", { class: "soft", x: scaleX(tick), y: H - 14, "text-anchor": scaleX(tick) > W - 24 ? "end" : "middle" }, mark(tick)));
   picture.append(
     svg("line", { class: "axis", x1: LEFT, x2: W - RIGHT, y1: H - BOTTOM, y2: H - BOTTOM }),
-    svg("text", { class: "soft", x: W - RIGHT, y: H - 1, "text-anchor": "end" }, x),
+    svg("text", { class: "soft", x: W - RIGHT, y: H - 3, "text-anchor": "end" }, x),
   );
   for (const one of series) {
     const path = one.points.map((p, i) => `${i ? "L" : "M"}${scaleX(p[0]).toFixed(1)} ${scaleY(p[1]).toFixed(1)}`).join("");

@@ -162,6 +162,7 @@ export function bytes(value) {
 export function unpack(value) {
   const raw = bytes(value);
   if (value.kind === "uint8") return Float32Array.from(raw, (byte) => byte / 255);
+  if (value.kind === "int16") return Float32Array.from({ length: raw.length / 2 }, (_, i) => (((raw[2 * i] | (raw[2 * i + 1] << 8)) << 16) >> 16) / 32768);
   halves ??= Float32Array.from({ length: 65536 }, (_, i) => half(i));
   const found = new Float32Array(raw.length / 2);
   for (let i = 0; i < found.length; i++) found[i] = halves[raw[2 * i] | (raw[2 * i + 1] << 8)];

@@ -5,24 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.processor import Processor
+from unmask.data.recordings import decoding
+from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.reading import Recording
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
+from unmask.objectives import registry
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
+from unmask.tasks.recordings import RecordingTask
 from unmask.visualize import attention, beam
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
 from unmask.visualize.picture_attention import over_picture
 from unmask.visualize.reading import Read, read, read_pair, shown
+from unmask.visualize.recording_attention import over_recording
+from unmask.visualize.recording_features import Masking, features
+from unmask.visualize.recordings import LONGEST, spoken
 from unmask.visualize.words import Vectors
+
+AnyProcessor = TypeVar("AnyProcessor", bound=Processor[Any])
 
 
 @dataclass
@@ -108,26 +122,65 @@ class Opened:
         return "pictures" in self.model.config.offers
 
     @property
+    def reads_recordings(self) -> bool:
+        """Whether the model reads recordings in place of texts."""
+        return "recordings" in self.model.config.offers
+
+    @property
     def image_processor(self) -> ImageProcessor:
         """The processor of a model of pictures. Raises UnmaskError for other models, and for a folder without one."""
-        if not self.reads_pictures:
-            raise UnmaskError(f"This view needs a model that reads pictures, unlike {self.folder}.")
+        return self._processor(ImageProcessor, "pictures", self.reads_pictures)
+
+    @property
+    def recording_processor(self) -> RecordingProcessor:
+        """The same for a model of recordings."""
+        return self._processor(RecordingProcessor, "recordings", self.reads_recordings)
+
+    def _processor(self, kind: type[AnyProcessor], items: str, reads: bool) -> AnyProcessor:
+        if not reads:
+            raise UnmaskError(f"This view needs a model that reads {items}, unlike {self.folder}.")
         processor = self.predictor.processor if self.predictor else self.inner.processor if self.inner else None
-        if not isinstance(processor, ImageProcessor):
-            raise UnmaskError(f"{self.folder} has no image processor (preprocessor_config.json), which pictures need.")
+        if not isinstance(processor, kind):
+            raise UnmaskError(f"{self.folder} has no preprocessor_config.json, which {items} need.")
         return processor
 
     def attention(self, text: str, pair: str | None = None, kind: str | None = None) -> Data:
-        """All attention weights of the model for a text, a pair, or the picture in a file.
+        """All attention weights of the model for a text, a pair, or the picture or recording in a file.
 
         Raises UnmaskError for an input that the model cannot read, and for a model without attention.
         """
-        if not self.reads_pictures:
+        if not (self.reads_pictures or self.reads_recordings):
             return attention.whole(self.model, self.reading(text, pair), kind)
         if pair is not None:
-            raise UnmaskError("This model reads one picture: leave --pair out.")
+            raise UnmaskError(
+                f"This model reads one {'picture' if self.reads_pictures else 'recording'}: leave --pair out."
+            )
+        if self.reads_recordings:
+            return over_recording(self.model, self.recording_processor, self.samples(Path(text)))
         processor = self.image_processor
         return over_picture(self.model, processor, decode(Path(text), processor.channels))
+
+    def samples(self, source: Path | bytes) -> np.ndarray:
+        """[N] float32: the beginning of a recording, somewhat more than the views show. Raises UnmaskError if it cannot
+        be decoded."""
+        return decoding.decode(source, self.recording_processor.rate, end=LONGEST + 1)
+
+    @property
+    def masks_frames(self) -> Masking | None:
+        """How the objective of this folder masks the frames of recordings; None for others."""
+        run = read_json(self.folder / "run.json") if (self.folder / "run.json").is_file() else None
+        config = registry.trained_by(self.model.config, tuple(self.model.heads), run)
+        fields = {} if config is None else config.leaves()
+        return Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
+
+    def features(self, source: Path | bytes, *, seed: int = 0) -> Data:
+        """A recording as the model reads it, with what its task recognises along the time axis: see
+        `visualize.recording_features`. Raises UnmaskError for a model that reads something else."""
+        processor, samples_N, lanes = self.recording_processor, self.samples(source), list[Data]()
+        if self.predictor is not None and isinstance(task := self.predictor.task, RecordingTask):
+            [found] = self.predictor.found([Recording(place="The recording", source=source)])
+            lanes = spoken(task.along(found))
+        return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

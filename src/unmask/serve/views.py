@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from torch import nn
 
+from unmask.data.recordings.reading import Recording
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
@@ -22,6 +23,7 @@ from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
 from unmask.serve.opened import Opened, tree_of
+from unmask.tasks.file_forms import FileForm
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
@@ -29,6 +31,7 @@ from unmask.visualize.masking import wordpiece
 from unmask.visualize.masks import masks
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import Read, read, shown
+from unmask.visualize.recording_attention import over_recording, read_recording
 from unmask.visualize.replaced import replaced
 from unmask.visualize.words import Vectors
 
@@ -101,9 +104,19 @@ class Asked:
         return opened.model, tokenizer
 
     def reading(self) -> tuple[Any, Read]:
-        """The model, and the text as it reads it: see `Opened.reading`."""
+        """The model, and the text or the recording as it reads it."""
         opened = self.opened
+        if opened.reads_recordings:
+            samples_N = opened.samples(self.recording())
+            return opened.model, read_recording(opened.model, opened.recording_processor, samples_N)
         return opened.model, opened.reading(self.text(), self.maybe("pair"))
+
+    def recording(self) -> bytes:
+        """The bytes of a file in Base64."""
+        found = FileForm("recording", Recording).row(self.fields, "The request")
+        assert isinstance(found, Recording)
+        assert isinstance(found.source, bytes)
+        return found.source
 
 
 def _inside(asked: Asked) -> Data:
@@ -121,7 +134,7 @@ def _inside(asked: Asked) -> Data:
         }
     model = opened.model
     kinds = attention.layers_of(model)
-    masks = opened.translator is None and not opened.reads_pictures
+    masks = opened.translator is None and not opened.reads_pictures and not opened.reads_recordings
     return {
         "attention": {kind: len(layers) for kind, layers in kinds.items()},
         "writes": opened.translator is not None or opened.continuer is not None,
@@ -130,6 +143,8 @@ def _inside(asked: Asked) -> Data:
         "spans": opened.translator is not None and bool(opened.translator.tokenizer.sentinels),
         "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if masks else "",
         "pictures": opened.reads_pictures,
+        "recordings": opened.reads_recordings,
+        "frames": opened.reads_recordings and opened.masks_frames is not None,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
 
@@ -168,6 +183,9 @@ def _attention(asked: Asked) -> Data:
     if asked.fields.get("rollout"):
         return attention.rolled(*asked.reading(), kind or "encoder")
     if "layer" not in asked.fields:
+        if (opened := asked.opened).reads_recordings:
+            samples_N = opened.samples(asked.recording())
+            return over_recording(opened.model, opened.recording_processor, samples_N, attention.overview)
         model, reading = asked.reading()
         found = attention.overview(model, reading, kind)
         return found | {"target": "" if not reading.guessed else "".join(reading.guessed[:-1])}
@@ -177,8 +195,13 @@ def _attention(asked: Asked) -> Data:
         model, reading = asked.reading()
         return attention.weights(model, reading.batch, kind, [number])[0]
 
-    key = (asked.text(), asked.maybe("pair"), kind, number)
+    key = (asked.maybe("recording") or asked.text(), asked.maybe("pair"), kind, number)
     return attention.chosen(LATELY.get(asked.opened.model, key, compute), number, heads)
+
+
+def _features(asked: Asked) -> Data:
+    """A recording as the model reads it, with masked frames by "seed"."""
+    return asked.opened.features(asked.recording(), seed=asked.number("seed", 0, 0, 2**31))
 
 
 def _saliency(asked: Asked) -> Data:
@@ -307,6 +330,7 @@ def _runs(asked: Asked) -> Data:
 VIEWS: dict[str, View] = {
     "/inside": _inside,
     "/attention": _attention,
+    "/features": _features,
     "/saliency": _saliency,
     "/beam": _beam,
     "/next": _next,
@@ -342,7 +366,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
                 raise UnmaskError("The body must be a JSON object.")
 
             def look() -> Data:
-                characters = _characters(fields)
+                characters = _characters({name: one for name, one in fields.items() if name != "recording"})
                 if characters > settings.view:
                     most = f"{settings.view:,} characters, not {characters:,}"
                     raise Refusal(413, f"A view accepts {most}; shorten the text.")

@@ -143,6 +143,11 @@ class RecordingTask(Task):
         assert isinstance(encoded.examples, RecordingExamples)
         encoded.examples.check()
 
+    def along(self, found: Any) -> dict[str, list[dict[str, Any]]]:
+        """The parts of an answer that belong to times: "words" {"word", "begin", "end", "probability"}, and "letters"
+        {"letter", "time", "probability"}, in seconds. Empty by default."""
+        return {}
+
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
         if path.suffix.lower() in SUFFIXES:

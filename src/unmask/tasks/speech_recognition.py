@@ -262,6 +262,9 @@ class SpeechRecognition(RecordingTask):
         """{"text", "words": [{"word", "begin", "end", "probability"}, ...]}, with seconds."""
         return {"text": self.text(found), "words": found.words(self.characters)}
 
+    def along(self, found: Spoken) -> dict[str, list[dict[str, Any]]]:
+        return {"words": found.words(self.characters), "letters": found.letters(self.characters)}
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         return f"{answer['text']}\t{text}"

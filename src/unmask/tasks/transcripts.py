@@ -123,6 +123,19 @@ class Spoken:
             found.append({"word": text, **times, "probability": float(np.exp(log_p.mean()))})
         return found
 
+    def letters(self, characters: Characters) -> list[dict[str, Any]]:
+        """{"letter", "time", "probability"} of each label but spaces: the seconds of the frame of its alignment where
+        it is most probable. Between these spikes, most frames are blank (Graves et al. 2006, figure 1)."""
+        frames = alignment(self.log_p_FC, self.labels, characters.blank_label) if self.labels else []
+        found = []
+        for label, own in zip(self.labels, frames, strict=True):
+            if label != characters.space_label:
+                best = max(own, key=lambda frame: self.log_p_FC[frame, label])
+                p = float(np.exp(self.log_p_FC[best, label]))
+                time = round((best + 0.5) * self.hop, 4)
+                found.append({"letter": characters.text([label]), "time": time, "probability": p})
+        return found
+
 
 def marked(reference: str, hypothesis: str) -> str:
     """A transcript with its errors in brackets: [right → wrong], [missing →], [→ inserted]."""

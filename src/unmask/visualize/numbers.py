@@ -12,13 +12,16 @@ Data = dict[str, Any]
 """Plain JSON values: the data of a view."""
 
 
-def packed(values: np.ndarray, kind: Literal["float16", "uint8"] = "float16") -> Data:
+def packed(values: np.ndarray, kind: Literal["float16", "uint8", "int16"] = "float16") -> Data:
     """An array as {"kind", "shape", "data": base64 of its little-endian bytes}.
 
-    float16 keeps three digits of a number. uint8 is for shares from 0 to 1: a byte stands for byte / 255.
+    float16 keeps three digits of a number. uint8 is for shares from 0 to 1: a byte stands for byte / 255. int16 is for
+    samples from -1 to 1: an integer stands for integer / 2^15.
     """
     if kind == "uint8":
         flat = np.rint(np.clip(values, 0.0, 1.0) * 255).astype(np.uint8)
+    elif kind == "int16":
+        flat = np.clip(np.rint(values * 2.0**15), -(2**15), 2**15 - 1).astype("<i2")
     else:
         flat = np.clip(values, -65_504, 65_504).astype("<f2")
     return {"kind": kind, "shape": list(flat.shape), "data": base64.b64encode(flat.tobytes()).decode()}
@@ -29,6 +32,8 @@ def unpacked(value: Data) -> np.ndarray:
     raw = base64.b64decode(value["data"])
     if value["kind"] == "uint8":
         return (np.frombuffer(raw, np.uint8).astype(np.float32) / 255).reshape(value["shape"])
+    if value["kind"] == "int16":
+        return (np.frombuffer(raw, "<i2").astype(np.float32) / 2**15).reshape(value["shape"])
     return np.frombuffer(raw, "<f2").astype(np.float32).reshape(value["shape"])
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from unmask.errors import UnmaskError, needs, unknown
 from unmask.files import atomic
-from unmask.visualize import gallery
+from unmask.visualize import gallery, recordings
 from unmask.visualize.numbers import Data, unpacked
 
 COLOURS = ("#0072b2", "#c85200", "#007d5c", "#a84a85", "#8a6000", "#28739f", "#6a5acd", "#5f6672")
@@ -92,6 +92,97 @@ def _picture_attention(figure: Any, data: Data) -> None:
         axis.set_title(title, fontsize=8)
     for axis in axes[len(shown) :]:
         axis.set_visible(False)
+
+
+def _recording(figure: Any, data: Data) -> None:
+    """Waveform, spectrogram and lanes below each other, with one time axis."""
+    lanes, drawn = data["lanes"], data["spectrogram"]
+    heights = [0.9, *([1.4] if drawn else []), *(LANES[lane["kind"]][0] for lane in lanes)]
+    figure.set_size_inches(9, sum(heights) + 0.35 * len(heights) + 0.5)
+    first, *others = figure.subplots(len(heights), 1, squeeze=False, sharex=True, height_ratios=heights)[:, 0]
+    samples_N = unpacked(data["samples"])
+    low_P, high_P = recordings.envelope(samples_N, 1800)
+    first.fill_between(np.linspace(0, data["seconds"], len(low_P)), low_P, high_P, color=COLOURS[0], linewidth=0.4)
+    first.set(xlim=(0, data["seconds"]))
+    first.set_title("Waveform", fontsize=8, loc="left")
+    if drawn:
+        axis, values_FM = others.pop(0), unpacked(drawn["values"])
+        begin, M = drawn["begin"] - drawn["hop"] / 2, len(drawn["hertz"])
+        extent = (begin, begin + drawn["hop"] * len(values_FM), -0.5, M - 0.5)
+        axis.imshow(values_FM.T, cmap="Greys", vmin=0, vmax=1, aspect="auto", origin="lower", extent=extent)
+        ticks = [250, 1000, 4000]
+        axis.set_yticks(np.interp(ticks, drawn["hertz"], np.arange(M)), [f"{one:,} Hz" for one in ticks])
+        axis.set_title(f"Spectrogram over {drawn['decibels']:g} dB", fontsize=8, loc="left")
+    for axis, lane in zip(others, lanes, strict=True):
+        LANES[lane["kind"]][1](axis, lane)
+        axis.set_title(_plain(lane["title"]), fontsize=8, loc="left")
+        for one in lane["spans"] if lane.get("over") else ():
+            first.axvspan(one["begin"], one["end"], color="#808080", alpha=0.25, linewidth=0)
+    for axis in figure.axes:
+        axis.tick_params(labelsize=7)
+    figure.axes[-1].set_xlabel("seconds", fontsize=8)
+
+
+def _spans(axis: Any, lane: Data) -> None:
+    for one in lane["spans"]:
+        wide = one["end"] - one["begin"]
+        axis.axvspan(one["begin"], one["end"], color=COLOURS[one["index"] % len(COLOURS)], alpha=0.35, linewidth=0)
+        if wide > 0.012 * len(one["label"]) * axis.get_xlim()[1]:
+            axis.text(one["begin"] + wide / 2, 0.5, _plain(one["label"]), ha="center", va="center", fontsize=6)
+    axis.set(yticks=[], ylim=(0, 1))
+
+
+def _stems(axis: Any, lane: Data) -> None:
+    for one in lane["stems"]:
+        axis.vlines(one["time"], 0, one["value"], color=COLOURS[2])
+        axis.text(one["time"], one["value"], _plain(one["label"]), ha="center", va="bottom", fontsize=6)
+    axis.set(ylim=(0, 1.4))
+
+
+def _map(axis: Any, lane: Data) -> None:
+    values_KF = unpacked(lane["values"])
+    extent = (lane["begin"], lane["end"], len(values_KF) - 0.5, -0.5)
+    axis.imshow(values_KF, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest", extent=extent)
+    axis.set(yticks=[])
+
+
+LANES: dict[str, tuple[float, Callable[[Any, Data], None]]] = {
+    "spans": (0.3, _spans),
+    "stems": (0.6, _stems),
+    "map": (0.8, _map),
+}
+"""Kind of a lane of a recording -> its height in inches, and how it is drawn."""
+
+
+def _recording_attention(figure: Any, data: Data) -> None:
+    """The heads of the chosen (or last) layer, with the time along both axes."""
+    start = data.get("start", {})
+    layer, heads = start.get("layer", data["layers"] - 1), start.get("heads", range(data["heads"]))
+    parts = [part for part in data["details"] if part["layer"] == layer and part["heads"][0] in heads]
+    across = min(4, len(parts))
+    down = -(-len(parts) // across)
+    figure.set_size_inches(3 * across, 3.1 * down)
+    begin, end = data["frames"]["begin"], data["frames"]["end"]
+    axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flatten()
+    for axis, part in zip(axes, parts, strict=False):
+        weights_FF = unpacked(part["weights"])[0]
+        axis.imshow(weights_FF, cmap="Blues", vmin=0, vmax=weights_FF.max(), extent=(begin, end, end, begin))
+        axis.set_title(f"layer {layer + 1}, head {part['heads'][0] + 1}", fontsize=8)
+        axis.tick_params(labelsize=7)
+    for axis in axes[len(parts) :]:
+        axis.set_visible(False)
+    figure.supxlabel("attended frame, in seconds", fontsize=8)
+    figure.supylabel("attending frame, in seconds", fontsize=8)
+
+
+def _clusters(figure: Any, data: Data) -> None:
+    figure.set_size_inches(10, 1 + 0.16 * len(data["rows"]))
+    axis = figure.subplots()
+    image = axis.imshow(unpacked(data["values"]), cmap="Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axis.set_yticks(range(len(data["rows"])), [_plain(name) for name in data["rows"]])
+    axis.set(xticks=[], xlabel=f"{len(data['columns'])} clusters, by their most frequent label")
+    axis.tick_params(labelsize=7)
+    figure.colorbar(image, ax=axis, label="share of the cluster's frames")
 
 
 def _gallery(figure: Any, data: Data) -> None:
@@ -255,6 +346,9 @@ def _plain(text: str) -> str:
 PICTURES: dict[str, Callable[[Any, Data], None]] = {
     "attention": _attention,
     "picture-attention": _picture_attention,
+    "recording": _recording,
+    "recording-attention": _recording_attention,
+    "clusters": _clusters,
     "gallery": _gallery,
     "positions": _positions,
     "masks": _masks,

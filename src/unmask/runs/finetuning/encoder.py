@@ -217,7 +217,12 @@ def cost(prepared: PreparedEncoder) -> dict[str, Any]:
     with ExitStack() as stack:
         if aim is not None:
             stack.enter_context(aim.projecting(model, config.seed))
-        settings = {"pad": prepared.processor.pad, "seed": config.seed, "objective": aim, "transfer": config.transfer}
+        settings: dict[str, Any] = {
+            "pad": prepared.processor.pad,
+            "seed": config.seed,
+            "objective": aim,
+            "transfer": config.transfer,
+        }
         run = stack.enter_context(running(model, task, encoded["train"], encoded["dev"], config.fit, **settings))
         return run.plan()
 

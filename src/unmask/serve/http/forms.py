@@ -33,7 +33,7 @@ TEXTS: Schema = {
     "anyOf": [TEXT, {"type": "array", "items": TEXT, "minItems": 1}],
 }
 ITEMS: Schema = {
-    "description": 'a text, for a model that reads pictures an object such as {"picture"}, or a list of them',
+    "description": 'a text, or for other models an object such as {"picture"} or {"recording"}, or a list of them',
     "anyOf": [
         TEXT,
         {"type": "object"},
@@ -42,7 +42,7 @@ ITEMS: Schema = {
 }
 INPUTS: Schema = {
     "description": "a text, or a list of inputs: texts; pairs, as lists of two texts; objects by name, such as "
-    '{"question", "context"} or {"context", "choices"}; for taggers also lists of words',
+    '{"question", "context"}, {"context", "choices"}, {"picture"} or {"recording"}; for taggers also lists of words',
     "anyOf": [
         TEXT,
         {"type": "object"},

@@ -11,6 +11,7 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.config import read_json
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
@@ -29,6 +30,8 @@ from unmask.visualize.words import Vectors
 
 SHOWN = {"words": "contextual-words"}
 """Models that have views but no answers, such as an ELMo. Kind of the head -> kind of the model."""
+HEARD = "recordings"
+"""The kind of a model of recordings that has views but no answers, such as a pre-trained wav2vec 2.0."""
 
 
 class NoModel(UnmaskError):
@@ -40,9 +43,10 @@ class Served:
     """A folder in memory. Exactly one of predictor, translator, continuer, inner and vectors is not None.
 
     kind       "translation", "generation", "fill-mask", "next-sentence", "replaced-tokens", or the task:
-               "classification", "embedding", …; for models that only have views "contextual-words", "word-vectors"
+               "classification", "embedding", …; for models that only have views "contextual-words", "recordings",
+               "word-vectors"
     written    for a translator that was fine-tuned on a task: the predictor that uses it
-    inner      a model without a head that answers, with its tokenizer
+    inner      a model without a head that answers, with its processor
     vectors    word vectors
     generator  the generator of an ELECTRA, if its folder has one
     """
@@ -178,8 +182,8 @@ class Pool:
         placed(loaded.model, self.device)
         if loaded.model.continues_prompt:
             return Served(name, folder, "generation", continuer=Continuer(loaded))
-        if kind in SHOWN.values():
-            loaded.require_tokenizer(folder)
+        if kind in (*SHOWN.values(), HEARD):
+            loaded.require_processor(folder)
             return Served(name, folder, kind, inner=loaded)
         length = reach(loaded.model, folder)
         predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
@@ -203,6 +207,9 @@ def kind_of(folder: Path) -> str:
     task = task_found(sorted(heads.union(own_heads(values, folder))), _settings(folder, values))
     if task is not None:
         return task.name
+    table = TABLES.get(str(values.get("model_type")))
+    if table is not None and table.processor.processor is RecordingProcessor:
+        return HEARD
     if heads and not pretrained.found_in(heads):
         for head, kind in SHOWN.items():
             if head in answered:
