@@ -15,6 +15,7 @@ from unmask.data import collate
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.models.hubert import Hubert
+from unmask.models.inference_encoder import InferenceStack, inference_layout
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.speech import SpeechEncoder
 from unmask.models.wav2vec2 import Wav2Vec2
@@ -221,3 +222,22 @@ def test_x_vectors_of_very_short_recordings_are_numbers(frames):
     assert vector.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     model.zero_grad()
+
+
+@pytest.mark.parametrize("conv_norm", ["group", "layer"])
+def test_the_inference_layout_answers_as_the_model(conv_norm):
+    page = Wav2Vec2(**SMALL).replace(conv_norm=conv_norm, pre_norm=conv_norm == "layer")
+    model = page.build({"ctc": Head("token", 5)}).eval()
+    quick = inference_layout(model)
+    assert isinstance(quick.stack, InferenceStack)
+    processor = RecordingProcessor().for_model(page)
+    rng = np.random.default_rng(0)
+    examples = [processor.example(rng.normal(size=processor.samples(n)).astype(np.float32)) for n in (9, 5, 7)]
+    for batch in (
+        processor.collate(examples),
+        collate.pack(examples, 16, processor.pad),
+        processor.collate(examples[:1]),
+    ):
+        with torch.inference_mode():
+            seen = slice(None) if batch.documents is None else batch.documents > 0
+            torch.testing.assert_close(quick(batch)[seen], model(batch)[seen], atol=2e-5, rtol=1e-5)
