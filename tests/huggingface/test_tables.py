@@ -23,6 +23,7 @@ from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.heads import kinds
 from unmask.models.hubert import Hubert
+from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mobilebert import MobileBert
@@ -112,6 +113,13 @@ STABLE: dict[str, Any] = {"pre_norm": True, "conv_norm": "layer", "conv_bias": T
 RECORDINGS: dict[str, Any] = {
     "wav2vec 2.0": Wav2Vec2(**FRAMES, codebooks=2, entries=3, codes=4, compared=5, feature_gradient=0.1),
     "wav2vec 2.0, pre-norm": Wav2Vec2(**FRAMES, **STABLE, mixes=True),
+    "log-mel": LogMelEncoder(
+        **{k: x for k, x in FRAMES.items() if k not in ("channels", "kernels", "strides")},
+        rate=800,
+        bands=6,
+        stacked=3,
+        mixes=True,
+    ),
     "CPC": Cpc(channels=(6, 8), kernels=(7, 3), strides=(4, 2), dim=12, layers=2, cell="lstm", conv_norm="none"),
     "cepstra": MfccCnn(widths=(6, 8), strides=(1, 2), kernel=3),
     "HuBERT": Hubert(**FRAMES, compared=6),

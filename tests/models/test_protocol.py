@@ -39,6 +39,7 @@ from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.hubert import Hubert
+from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.model import Model
@@ -114,6 +115,9 @@ RECORDINGS: dict[str, ModelConfig] = {
     "wav2vec2": Wav2Vec2(**FRAMES),
     "wav2vec2-pre-norm": Wav2Vec2(**FRAMES, pre_norm=True, conv_norm="layer", conv_bias=True, mixes=True),
     "hubert": Hubert(**FRAMES),
+    "log-mel": LogMelEncoder(
+        **{k: x for k, x in FRAMES.items() if k not in ("channels", "kernels", "strides")}, rate=800, bands=6
+    ),
     "cpc": Cpc(channels=(6, 8), kernels=(7, 6), strides=(4, 4), dim=12, layers=2),
     "mfcc-cnn": MfccCnn(rate=1_000, bands=8, cepstra=4, widths=(6, 8), strides=(1, 2), kernel=3),
 }

@@ -15,6 +15,8 @@ from unmask.data import collate
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.models.hubert import Hubert
+from unmask.models.inference_encoder import InferenceStack, inference_layout
+from unmask.models.log_mel import LogMelEncoder
 from unmask.models.speech import SpeechEncoder
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.nn.recordings import (
@@ -115,6 +117,9 @@ PAGES: dict[str, SpeechEncoder] = {
     "group norm, pre-norm": Hubert(**SMALL, pre_norm=True),
     "mean of all layers": Hubert(**(SMALL | {"position_kernel": 5}), **STABLE, mixes=True),
 }
+PAGES["log-mel"] = LogMelEncoder(
+    **{name: x for name, x in SMALL.items() if name not in ("channels", "kernels", "strides")}, rate=800, bands=6
+)
 HEADS = {"tags": Head("token", 3), "classes": Head("sequence", 2), "vector": Head("embedding", 4)}
 MODELS = {name: page.build(HEADS, seed=0).eval() for name, page in PAGES.items()}
 
@@ -134,7 +139,7 @@ def answers(model, batch: Batch, frames: list[int]) -> list[list[Tensor]]:
 
 @pytest.mark.parametrize("layout", MODELS)
 @settings(max_examples=15, deadline=None)
-@given(lengths=st.lists(st.integers(23, 900), min_size=1, max_size=5), seed=st.integers(0, 99), masks=st.booleans())
+@given(lengths=st.lists(st.integers(28, 900), min_size=1, max_size=5), seed=st.integers(0, 99), masks=st.booleans())
 def test_a_recording_is_answered_alike_alone_padded_and_packed(layout, lengths, seed, masks):
     model, processor = MODELS[layout], RecordingProcessor().for_model(PAGES[layout])
     rng = np.random.default_rng(seed)
@@ -150,6 +155,37 @@ def test_a_recording_is_answered_alike_alone_padded_and_packed(layout, lengths, 
         for other in others:
             for wanted, found in zip(one, other, strict=True):
                 torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stack", [1, 2, 3])
+def test_log_mel_features_are_the_formula_written_out(stack):
+    """Power of windows of 25 ms in mel bands, its logarithm, adjacent windows side by side, normalised over time."""
+    page = LogMelEncoder(dim=12, heads=2, layers=1, hidden=8, position_groups=3, rate=800, bands=5, stacked=stack)
+    model = page.build().eval()
+    lengths = [page.window + 3 * page.hop + 5, page.window + 1 * page.hop]
+    rng = np.random.default_rng(0)
+    samples = [rng.standard_normal(n).astype(np.float32) for n in lengths]
+    processor = RecordingProcessor(normalise=False, rate=800).for_model(page)
+    batch = processor.collate([processor.example(one) for one in samples])
+    _, _, features = model.forward_with_frames(batch)
+    mel = lambda hertz: 1127 * np.log1p(hertz / 700)  # noqa: E731
+    edges = np.linspace(mel(20), mel(400), 7)
+    places = mel(np.arange(129) * 800 / 256)
+    filters = np.stack([np.interp(places, edges[i : i + 3], [0, 1, 0]) for i in range(5)], 1)
+    for row, one in enumerate(samples):
+        windows = []
+        for begin in range(0, len(one) - 20 + 1, 8):
+            x = one[begin : begin + 20] - one[begin : begin + 20].mean()
+            x = x - 0.97 * np.concatenate([x[:1], x[:-1]])
+            n = np.arange(20)
+            x = x * (0.5 - 0.5 * np.cos(2 * np.pi * n / 19)) ** 0.85
+            spectrum = np.abs([np.sum(x * np.exp(-2j * np.pi * k * n / 256)) for k in range(129)]) ** 2
+            windows.append(np.log(np.maximum(spectrum @ filters, 1e-10)))
+        frames = processor.frames(len(one))
+        wanted = np.stack([np.concatenate(windows[i * stack : (i + 1) * stack]) for i in range(frames)])
+        wanted = (wanted - wanted.mean(0)) / np.sqrt(wanted.var(0) + 1e-5)
+        np.testing.assert_allclose(features[row, :frames].detach().numpy(), wanted, atol=1e-3)
+        assert not features[row, frames:].any()
 
 
 def test_a_batch_of_other_frames_is_refused():
@@ -186,3 +222,22 @@ def test_x_vectors_of_very_short_recordings_are_numbers(frames):
     assert vector.isfinite().all()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
     model.zero_grad()
+
+
+@pytest.mark.parametrize("conv_norm", ["group", "layer"])
+def test_the_inference_layout_answers_as_the_model(conv_norm):
+    page = Wav2Vec2(**SMALL).replace(conv_norm=conv_norm, pre_norm=conv_norm == "layer")
+    model = page.build({"ctc": Head("token", 5)}).eval()
+    quick = inference_layout(model)
+    assert isinstance(quick.stack, InferenceStack)
+    processor = RecordingProcessor().for_model(page)
+    rng = np.random.default_rng(0)
+    examples = [processor.example(rng.normal(size=processor.samples(n)).astype(np.float32)) for n in (9, 5, 7)]
+    for batch in (
+        processor.collate(examples),
+        collate.pack(examples, 16, processor.pad),
+        processor.collate(examples[:1]),
+    ):
+        with torch.inference_mode():
+            seen = slice(None) if batch.documents is None else batch.documents > 0
+            torch.testing.assert_close(quick(batch)[seen], model(batch)[seen], atol=2e-5, rtol=1e-5)

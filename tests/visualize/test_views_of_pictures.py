@@ -316,7 +316,7 @@ def test_a_run_keeps_what_it_restores_and_its_report_shows_it(folder, tmp_path):
 
 @pytest.mark.parametrize(("name", "seen"), [("colour-tiny", "lightness"), ("super-resolution-tiny", "enlarged")])
 def test_runs_that_restore_colours_and_details_are_shown(name, seen, folder, tmp_path, capsys):
-    usual = {"steps": 2, "batch": 8, "device": "cpu", "precision": "fp32", "heldout": 8, "minutes": None}
+    usual = {"steps": 2, "batch": 8, "device": "cpu", "precision": "bf16", "heldout": 8, "minutes": None}
     usual |= {"colour_cell": 2} if name == "colour-tiny" else {"upscaling": 2}
     run = tmp_path / "run"
     Pretrain(recipes.find(name).override({**SIZES, **usual}), [folder], run, recipe=name).run()

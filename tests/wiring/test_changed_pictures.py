@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from picture_toy import write_digits
 from scipy.spatial.distance import cdist
-from sklearn.datasets import load_digits
 
 from unmask import huggingface
 from unmask.cli import main
@@ -42,13 +41,7 @@ EACH = pytest.mark.parametrize("name", OPTIONS)
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as PNG files, in a folder for each class."""
-    folder = tmp_path_factory.mktemp("pictures")
-    found = load_digits()
-    for i, (pixels, label) in enumerate(zip(found.images[:600], found.target[:600], strict=True)):
-        place = folder / ("test" if i % 6 == 0 else "train") / f"digit {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
-    return folder
+    return write_digits(tmp_path_factory.mktemp("pictures"))
 
 
 def config(name: str, **changes: object) -> Any:

@@ -15,7 +15,7 @@ import torch
 from finetune_toy import Spy
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from picture_toy import write_digits
 from sklearn.metrics import roc_auc_score
 from starlette.testclient import TestClient
 
@@ -24,7 +24,7 @@ from unmask.cli import main
 from unmask.data.examples import Groups, labelled
 from unmask.data.order import Classes
 from unmask.data.pictures.processor import ImageProcessor
-from unmask.data.pictures.reading import Picture, PicturePair
+from unmask.data.pictures.reading import Picture, PicturePair, by_class
 from unmask.errors import UnmaskError
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
@@ -37,10 +37,11 @@ from unmask.serve import Predictor
 from unmask.serve.http.app import build
 from unmask.serve.http.pool import Pool
 from unmask.tasks import PictureEmbedding
+from unmask.tasks.picture_embedding import PictureEmbeddingOptions
 from unmask.tasks.triplets import MINERS, BatchTriplets
 from unmask.train.metrics import TIMED
 from unmask.train.metrics import read as read_metrics
-from unmask.types import Example
+from unmask.types import Example, Kind
 
 Image = pytest.importorskip("PIL.Image")
 GOLDEN = Path(__file__).parents[1] / "golden" / "finetune-picture-embedding.json"
@@ -51,12 +52,7 @@ GREY = ImageProcessor(size=8, patch=2, mean=(0.5,), std=(0.5,))
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as PNG files, in a folder for each class, and an untrained ViT."""
-    folder = tmp_path_factory.mktemp("pictures")
-    found = load_digits()
-    for i, (pixels, label) in enumerate(zip(found.images[:600], found.target[:600], strict=True)):
-        place = folder / ("test" if i % 6 == 0 else "train") / f"digit {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
+    folder = write_digits(tmp_path_factory.mktemp("pictures"))
     # As initialised for training, class tokens of all pictures are almost equal, and many steps pull them apart.
     page = Vit(size=8, patch=2, channels=1, std=0.2, **SMALL)
     huggingface.save(folder / "trunk", page.build(seed=0), GREY)
@@ -260,6 +256,21 @@ def test_vectors_are_scored_compared_embedded_and_served(run, pictures, tmp_path
     transformers = pytest.importorskip("transformers")
     _, report = transformers.ViTModel.from_pretrained(run, add_pooling_layer=False, output_loading_info=True)
     assert not report["missing_keys"]
+
+
+def test_pictures_are_augmented_and_keep_their_classes(pictures):
+    rows = list(by_class(pictures / "test"))[::40]
+    plain = PictureEmbedding().encode(rows, GREY, 0)
+    flipped = PictureEmbedding(augmenting=PictureEmbeddingOptions(flip=1.0)).for_training(plain, GREY)
+    groups = [plain.examples[i : i + 1] for i in range(len(rows))]
+    batch = flipped.collating(int(Kind.PADDING))(groups, np.random.default_rng(0))
+    mirrored = [GREY.example(row.pixels(1)[:, ::-1]).signal[1] for row in rows]
+    np.testing.assert_array_equal(batch.signal.values.numpy(), np.concatenate(mirrored))
+    labels = sorted({row.label for row in rows})
+    assert batch.targets["picture_embedding"].values.tolist() == [labels.index(row.label) for row in rows]
+    assert PictureEmbedding().for_training(plain, GREY).collate is None
+    with pytest.raises(UnmaskError, match="--crop and --padding are two ways"):
+        PictureEmbeddingOptions(crop=0.5, padding=2).check()
 
 
 def test_plain_references_are_scored_with_the_same_metrics(run, pictures, capsys):

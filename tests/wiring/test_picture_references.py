@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_toy import write_digits
 
 from unmask.cli import main
 from unmask.data.pictures.reading import Picture
@@ -73,15 +74,9 @@ def test_a_picture_of_one_colour_has_no_gradients():
 
 
 def test_the_references_of_digits_are_scored(tmp_path: Path, capsys):
-    Image = pytest.importorskip("PIL.Image")
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    for i, (pixels, label) in enumerate(zip(digits.images[:400], digits.target[:400], strict=True)):
-        place = tmp_path / ("dev" if i % 4 == 0 else "train") / str(label)
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
-    given = {"task": "image-classification", "train": tmp_path / "train", "dev": tmp_path / "dev"}
+    pytest.importorskip("PIL")
+    write_digits(tmp_path, 400, test=4)
+    given = {"task": "image-classification", "train": tmp_path / "train", "dev": tmp_path / "test"}
     main(["baseline", *(part for name, value in given.items() for part in (f"--{name}", str(value))), "--json"])
     found = json.loads(capsys.readouterr().out)
     assert list(found["scores"]) == ["baseline", "pixels", "hog"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from picture_toy import write_digits
 from starlette.testclient import TestClient
 
 from unmask import huggingface
@@ -44,13 +44,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as PNG files, in a folder for each class."""
-    folder = tmp_path_factory.mktemp("pictures")
-    found = load_digits()
-    for i, (pixels, label) in enumerate(zip(found.images, found.target, strict=True)):
-        place = folder / ("test" if i % 6 == 0 else "train") / f"digit {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
-    return folder
+    return write_digits(tmp_path_factory.mktemp("pictures"), None)
 
 
 @pytest.fixture(scope="module")

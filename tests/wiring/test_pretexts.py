@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 import json
 import math
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
+from picture_toy import write_digits
 
 from unmask import huggingface
 from unmask.cli import main
@@ -39,14 +38,7 @@ COLOURED = ImageProcessor(size=8, patch=2)
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits on black as PNG files, each class in its own hue."""
-    folder = tmp_path_factory.mktemp("pictures")
-    found = load_digits()
-    for i, (pixels, label) in enumerate(zip(found.images[:600], found.target[:600], strict=True)):
-        place = folder / ("test" if i % 6 == 0 else "train") / f"digit {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        colour = np.array(colorsys.hsv_to_rgb(label / 10, 0.9, 1.0))
-        Image.fromarray((pixels[..., None] / 16 * colour * 255).astype(np.uint8)).save(place / f"{i}.png")
-    return folder
+    return write_digits(tmp_path_factory.mktemp("pictures"), coloured=True)
 
 
 RUNS = {

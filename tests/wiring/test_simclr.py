@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
+from picture_toy import write_digits
 
 from unmask import huggingface
 from unmask.cli import main
@@ -32,13 +32,7 @@ GREY = ImageProcessor(size=8, patch=2, mean=(0.5,), std=(0.5,))
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as PNG files, in a folder for each class."""
-    folder = tmp_path_factory.mktemp("pictures")
-    found = load_digits()
-    for i, (pixels, label) in enumerate(zip(found.images[:600], found.target[:600], strict=True)):
-        place = folder / ("test" if i % 6 == 0 else "train") / f"digit {label}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{i}.png")
-    return folder
+    return write_digits(tmp_path_factory.mktemp("pictures"))
 
 
 def config(**changes: object) -> object:
@@ -84,7 +78,8 @@ def test_views_are_neighbours_and_follow_from_the_seed():
 
 
 def test_a_run_resumes_is_fine_tuned_and_opens_in_transformers(pictures, tmp_path, capsys):
-    folder, usual = pictures / "train", {"steps": 400, "lr": 3e-3, "save_every": 200, "evaluate_every": 200}
+    # With the usual initial weights, a model this small stays at guessing on some processors.
+    folder, usual = pictures / "train", {"steps": 400, "std": 0.2, "save_every": 200, "evaluate_every": 200}
     found = Pretrain(config(**usual), [folder], tmp_path / "run", recipe="simclr-tiny").run()
     assert {"loss/views", "views/correct"} <= set(found.heldout)
     trace = [row["loss/views"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl", "train")]

@@ -110,6 +110,18 @@ def test_the_answer_is_that_of_the_head_at_the_mean_of_the_frames(run, sounds):
     np.testing.assert_allclose(found[0], wanted.numpy(), atol=1e-5)
 
 
+def test_half_a_minute_is_read_whole(run, sounds, tmp_path):
+    long = np.tile(Recording(source=next((sounds / "dev").rglob("*.wav"))).samples(RATE), 200)[: 29 * RATE]
+    soundfile = pytest.importorskip("soundfile")
+    soundfile.write(tmp_path / "long.wav", long, RATE)
+    loaded = huggingface.load(run)
+    for predictor in (Predictor(run), Predictor(loaded)):
+        [answer] = predictor.answer([Recording(source=tmp_path / "long.wav")])
+        assert "cut" not in answer
+        [answer] = Predictor(loaded, length=100).answer([Recording(source=tmp_path / "long.wav")])
+        assert answer["cut"]
+
+
 def test_recordings_are_found_in_the_data(sounds, tmp_path):
     (tmp_path / "rows.tsv").write_text("path\tlabel\nrise.wav\trise\n")
     (tmp_path / "texts.tsv").write_text("text\tlabel\nup\trise\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import shlex
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from finetune_toy import Spy
 from starlette.testclient import TestClient
 
 from unmask import huggingface
-from unmask.cli import main
+from unmask.cli import main, parser
+from unmask.cli.parser import overrides
 from unmask.data import collate
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
@@ -131,7 +134,7 @@ def test_the_loss_is_that_of_torch_on_the_outputs_at_the_frames():
     logits = model.answer("ctc", hidden, places, batch).view(*hidden.shape[:2], -1).transpose(0, 1)
     targets = torch.tensor([[3, 4, 5, 2, 3, 4], [5, 0, 0, 0, 0, 0]])
     wanted = F.ctc_loss(logits.log_softmax(-1), targets, lengths, torch.tensor([6, 1]), reduction="sum")
-    assert float(TASK.loss(model, batch)["ctc"].sum.detach()) == pytest.approx(float(wanted), rel=1e-5)
+    assert float(TASK.loss(model, batch)["ctc"].sum.detach()) == pytest.approx(float(wanted.detach()), rel=1e-5)
     assert batch.documents is not None
     empty = TASK.loss(model, type(batch)(batch.tokens, documents=batch.documents, signal=batch.signal))["ctc"]
     assert (float(empty.sum.detach()), empty.count) == (0.0, 0)
@@ -247,6 +250,15 @@ def test_a_run_that_dies_continues_bit_for_bit(room, tmp_path):
     assert kept[0] == kept[1]
 
 
+def test_the_reference_answers_with_the_nearest_training_recording(room, capsys):
+    rows = str(room / "train.tsv")
+    options = {"task": "speech-recognition", "train": rows, "dev": rows, "allow-overlap": "yes"}
+    main(["baseline", *(part for name, value in options.items() for part in (f"--{name}", value)), "--json"])
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert scores["nearest"]["dev"]["wer"] == 0  # each recording is nearest to itself
+    assert scores["baseline"]["dev"]["wer"] > 0.5
+
+
 # ------------------------------------------------------------------------------------------------ what goes wrong
 
 
@@ -288,3 +300,17 @@ def test_the_vocabulary_of_a_folder_keeps_its_head(run, room, tmp_path):
     assert huggingface.load(tmp_path / "kept").labels == TASK.labels
     new = finetune(config(room, **given), tmp_path / "new")
     assert any("New parts" in note and "ctc" in note for note in new.notes)
+
+
+def test_the_code_and_the_commands_of_the_page_are_valid():
+    text = (Path(__file__).parents[2] / "docs" / "speech_recognition.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(compile(code, "docs/speech_recognition.md", "exec", dont_inherit=True), {"__name__": "page"})
+    found = re.findall(r"(?m)^unmask (.*)$", text)
+    assert len(found) == 6
+    for command in found:
+        words = shlex.split(command, comments=True)
+        _, rest = parser().parse_known_args(words)
+        if fields := overrides(rest):
+            assert words[0] in ("finetune", "baseline", "train")
+            FineTuning(task="speech-recognition").override(fields)

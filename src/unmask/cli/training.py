@@ -173,10 +173,11 @@ def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) ->
     name = given.get("task")
     if name is None:
         return
-    from unmask.tasks import TASKS, task_named
+    from unmask.tasks import TASKS, task_named, task_on
     from unmask.tasks.registry import usual_task
     from unmask.tasks.rows import Rows
 
+    name = task_on(name, Path(given["train"]) if "train" in given else None)
     task, common = task_named(name), set(Rows().places())
     configs = [getattr(task, one)() for one in classes]
     known = f"task that the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"

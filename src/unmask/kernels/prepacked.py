@@ -67,17 +67,26 @@ class PrepackedLinear(nn.Module):
 
 
 def prepacked(part: Part, dtype: torch.dtype = torch.bfloat16, *, but: nn.Module | None = None) -> Part:
-    """A copy of a trained part with prepacked linear layers. Everything else, such as norms and embeddings, stays in
-    float32 and is shared with `part`. Later training of `part` does not change the prepacked layers.
+    """A copy of a trained part with prepacked linear layers, and with the inference form of the modules that have one
+    (their method `for_inference`). Everything else, such as norms and embeddings, stays in float32 and is shared with
+    `part`. Later training of `part` does not change the prepacked layers.
 
     dtype  number format of the factors of the products
     but    a submodule whose layers stay unchanged
     """
     instead: dict[int, Any] = {id(parameter): parameter for parameter in part.parameters()}
     instead |= {id(module): module for module in but.modules()} if but is not None else {}
-    plain = [module for module in part.modules() if is_plain(module) and id(module) not in instead]
-    instead |= {id(module): PrepackedLinear(module, dtype=dtype) for module in plain}
-    return copy.deepcopy(part, instead)  # deepcopy looks up replacements here, by identity
+    kept, forms = set(instead), dict[int, nn.Module]()
+    for module in part.modules():
+        if id(module) in kept:
+            continue
+        form: Callable[[torch.dtype], nn.Module] | None = getattr(module, "for_inference", None)
+        if form is not None:
+            forms[id(module)] = form(dtype)
+            kept |= {id(inner) for inner in module.modules()}
+        elif is_plain(module):
+            forms[id(module)] = PrepackedLinear(module, dtype=dtype)
+    return copy.deepcopy(part, instead | forms)  # deepcopy looks up replacements here, by identity
 
 
 def inference_dtype(part: nn.Module, precision: Precision) -> torch.dtype:

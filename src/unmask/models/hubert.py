@@ -5,38 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
-
 from unmask.models.convolutional_speech import ConvolutionalSpeech
 from unmask.models.speech import OFFERS
-from unmask.nn.clusters import ClusterHead
-from unmask.types import Head
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hubert(ConvolutionalSpeech):
-    """The numbers that make a HuBERT; the defaults are the base model of the paper (table 1).
-
-    compared  width of the vectors that stand for clusters
-    """
-
-    compared: int = 256
+    """The numbers that make a HuBERT; the defaults are the base model of the paper (table 1)."""
 
     @property
     def offers(self) -> frozenset[str]:
-        return OFFERS | {"clusters"}
-
-    def clusters_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
-        """The cosine of a state and a vector for each cluster (equation 3)."""
-        return ClusterHead(self.dim, head.outputs, width=self.compared)
-
-    def initialise(self, module: nn.Module, seed: int) -> None:
-        super().initialise(module, seed)
-        generator = torch.Generator().manual_seed(seed)
-        for part in module.modules():
-            if isinstance(part, ClusterHead):
-                part.initialise(generator)
+        return OFFERS
 
 
 _STABLE: dict[str, Any] = {"conv_norm": "layer", "conv_bias": True, "pre_norm": True}

@@ -5,6 +5,7 @@ Shapes: B rows, T tokens, N = B * T of all; D width, H heads, K width of a head.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.models.stack_model import StackModel
 from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Patch, Position, Stack
+from unmask.nn.recordings import FrameEmbedding
 
 
 class InferenceBlock:
@@ -85,13 +87,19 @@ def inference_layout(model: Model, precision: Precision = "fp32") -> Model:
     precision  see `kernels.processor.settle`
     """
     dtype = inference_dtype(model, precision)
-    if type(model) is StackModel and isinstance(model.stack, Stack) and _is_plain(model.stack) and gains(model, dtype):
-        stack, heads = InferenceStack(model.stack, dtype), dict(model.heads.items())
-        embedding = model.embedding
-        if any(isinstance(part, Patch) for part in embedding.modules()):
-            embedding = prepacked(embedding, dtype)
-        found = StackModel(model.config, embedding, stack, pooler=model.pooler, heads=heads, mask=model.mask)
-        return found.train(model.training)
+    if (
+        isinstance(model, StackModel)
+        and model.reads_stack_whole
+        and isinstance(model.stack, Stack)
+        and _is_plain(model.stack)
+        and gains(model, dtype)
+    ):
+        found = copy.copy(model)
+        found._modules = dict(model._modules)
+        found.stack = InferenceStack(model.stack, dtype)
+        if any(isinstance(part, Patch | FrameEmbedding) for part in model.embedding.modules()):
+            found.embedding = prepacked(model.embedding, dtype)
+        return found
     if lowers(model, dtype):
         unchanged = nn.ModuleList([model.heads] if model.pooler is None else [model.heads, model.pooler])
         return prepacked(model, dtype, but=unchanged)

@@ -24,12 +24,13 @@ from unmask.nn import (
     Stack,
     truncated_normal,
 )
+from unmask.nn.clusters import ClusterHead
 from unmask.nn.initialise import uniform_linear
 from unmask.nn.recording_heads import LayerMix, ProjectedClassifier, Prototypes, XVector
-from unmask.nn.recordings import Convolutions, Features, FrameEmbedding, PositionalConvolution
+from unmask.nn.recordings import Features, FrameEmbedding, PositionalConvolution
 from unmask.types import Head
 
-OFFERS = frozenset({"recordings", "masked frames", "frame states"})
+OFFERS = frozenset({"recordings", "masked frames", "frame states", "clusters"})
 """What all of these pages offer."""
 
 
@@ -48,6 +49,7 @@ class SpeechEncoder(ModelConfig):
     head_dropout        before the outputs of frames       std   of the initialisation
     hides               whether it has a vector for masked frames
     mixes               whether heads read a learned mean of all layers instead of the last one
+    compared            width of the vectors that pre-training compares
     projection          width of the layer before classes of a recording
     delay_dims, delay_kernels, delay_dilations  of the layers of x-vectors; vector  numbers of an x-vector
     vocabulary, padding  characters that a recogniser writes, and the one for none (the blank of CTC)
@@ -74,6 +76,7 @@ class SpeechEncoder(ModelConfig):
     std: float = 0.02
     hides: bool = True
     mixes: bool = False
+    compared: int = 256
     projection: int = 256
     delay_dims: tuple[int, ...] = (512, 512, 512, 512, 1_500)
     delay_kernels: tuple[int, ...] = (5, 3, 3, 1, 1)
@@ -150,6 +153,10 @@ class SpeechEncoder(ModelConfig):
     def embedding_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return XVector(self.dim, self.delay_dims, self.delay_kernels, self.delay_dilations, head.outputs)
 
+    def clusters_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
+        """The cosine of a state and a vector for each cluster (Hsu et al. 2021, equation 3)."""
+        return ClusterHead(self.dim, head.outputs, width=self.compared)
+
     def prototypes_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         return Prototypes(self.vector, head.outputs)
 
@@ -173,7 +180,7 @@ class SpeechEncoder(ModelConfig):
                 uniform_linear(part.project, generator)
                 if part.mask is not None:
                     nn.init.uniform_(part.mask, generator=generator)
-            elif isinstance(part, (PositionalConvolution, LayerMix, Convolutions)):
+            elif isinstance(part, (PositionalConvolution, LayerMix, Features, ClusterHead)):
                 part.initialise(generator)
 
 

@@ -55,6 +55,10 @@ class SpeechModel(StackModel):
         return mixed_BTD
 
     @property
+    def reads_stack_whole(self) -> bool:
+        return self.mix is None
+
+    @property
     def sequences_apart(self) -> bool:
         """Not with a mean of layers, whose weights a task learns even on a frozen trunk."""
         return self.mix is None

@@ -58,6 +58,12 @@ class StackModel(Model):
         return self.transformer is not None and not self.causal
 
     @property
+    def reads_stack_whole(self) -> bool:
+        """Whether the forward pass calls the stack and no layers of it, so that one with the same outputs can replace
+        it."""
+        return type(self) is StackModel
+
+    @property
     def stacks(self) -> Mapping[str, nn.Module]:
         return {"decoder" if self.causal else "encoder": self.stack}
 

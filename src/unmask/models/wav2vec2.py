@@ -21,14 +21,12 @@ class Wav2Vec2(ConvolutionalSpeech):
 
     codebooks, entries  G and V of the quantiser
     codes               width of a quantised frame
-    compared            width of the vectors that pre-training compares
     quantiser_dropout   on the frames that are quantised
     """
 
     codebooks: int = 2
     entries: int = 320
     codes: int = 256
-    compared: int = 256
     quantiser_dropout: float = 0.0
 
     @property

@@ -9,6 +9,7 @@ frame, O outputs of a convolution, D width, N sequences, S frames of the longest
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -93,6 +94,8 @@ class RecordingNorm(nn.Module):
 
     def forward(self, x_LC: Tensor, tape: Tape) -> Tensor:
         """[L, C] -> [L, C], zero between recordings."""
+        if not tape.begins:
+            return torch.zeros_like(x_LC)
         ends = (*tape.begins[1:], tape.size)
         gaps = [end - begin - length for begin, length, end in zip(tape.begins, tape.lengths, ends, strict=True)]
         # Split at once: the gradient of a slice is as large as the buffer.
@@ -102,7 +105,7 @@ class RecordingNorm(nn.Module):
             # Batch normalisation of one recording: its places are the rows of a batch.
             parts.append(torch.batch_norm(x_NC, self.weight, self.bias, None, None, True, 0.0, self.eps, False))
             parts.append(torch.zeros_like(gap_NC))
-        return torch.cat(parts) if parts else torch.zeros_like(x_LC)
+        return torch.cat(parts)
 
 
 class PlaceNorm(nn.LayerNorm):
@@ -158,6 +161,10 @@ class Features(nn.Module, ABC):
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         """[L] -> the features of frames [L', C], and where the frames of the recordings lie in them."""
 
+    @abstractmethod
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw the weights."""
+
 
 class Convolutions(Features):
     """Frames of recordings by strided convolutions (wav2vec 2.0, Baevski et al. 2020, section 2).
@@ -181,8 +188,16 @@ class Convolutions(Features):
             elif isinstance(part, RecordingNorm | PlaceNorm):
                 part.reset_parameters()
 
+    def for_inference(self, dtype: torch.dtype) -> Self:
+        """A copy that computes in a number format. The statistics of recordings keep their weights in float32."""
+        found = copy.deepcopy(self).requires_grad_(False).to(dtype)
+        for part in found.modules():
+            if isinstance(part, RecordingNorm):
+                part.float()
+        return found
+
     def forward(self, samples_L: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
-        x_LC = samples_L[:, None]
+        x_LC = samples_L[:, None].to(next(self.layers.parameters()).dtype)
         for layer in self.layers:
             x_LC, tape = layer(x_LC, tape)
         return (x_LC if self.gradient == 1 else _scaled(x_LC, self.gradient)), tape
@@ -225,15 +240,43 @@ class PositionalConvolution(nn.Module):
         """|v| [1, 1, K]."""
         return torch.linalg.vector_norm(self.direction, dim=(0, 1), keepdim=True)
 
+    def for_inference(self, dtype: torch.dtype) -> FixedPositions:
+        """The same convolution in a number format, with its weight computed once."""
+        return FixedPositions(self, dtype)
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """The weight [D, D / groups, K] and the bias [D]."""
+        return self.direction * (self.scale / self._lengths()), self.bias
+
     def forward(self, x_BTD: Tensor, documents_BT: Tensor | None = None) -> Tensor:
         """[B, T, D] -> [B, T, D]; padding must be zero. `documents_BT` as in `Batch`."""
         sequences = None if documents_BT is None else Sequences.of(documents_BT)
         x_NSD = x_BTD if sequences is None else sequences.unpack(x_BTD)
-        weight = self.direction * (self.scale / self._lengths())
+        y_NSD = self.convolved(x_NSD)
+        return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
+
+    def convolved(self, x_NSD: Tensor) -> Tensor:
+        """activation(W * x) of sequences, [N, S, D] -> [N, S, D]."""
+        weight, bias_D = self.affine()
         kernel, none = weight.shape[-1], int(not x_NSD.shape[1])
         padded_NDS = F.pad(x_NSD.transpose(1, 2), (kernel // 2, (kernel - 1) // 2 + none))
-        y_NSD = self.activation(F.conv1d(padded_NDS, weight, self.bias, groups=self.groups)).transpose(1, 2)
-        return x_BTD + (y_NSD if sequences is None else sequences.pack(y_NSD))
+        return self.activation(F.conv1d(padded_NDS, weight, bias_D, groups=self.groups)).transpose(1, 2)
+
+
+class FixedPositions(PositionalConvolution):
+    """A trained `PositionalConvolution` for inference, without parameters."""
+
+    def __init__(self, trained: PositionalConvolution, dtype: torch.dtype) -> None:
+        nn.Module.__init__(self)
+        self.groups, self.activation = trained.groups, trained.activation
+        weight, bias_D = trained.affine()
+        self.fixed = weight.detach().to(dtype), bias_D.detach().to(dtype)
+
+    def affine(self) -> tuple[Tensor, Tensor]:
+        return self.fixed
+
+    def convolved(self, x_NSD: Tensor) -> Tensor:
+        return super().convolved(x_NSD.to(self.fixed[0].dtype)).to(x_NSD.dtype)
 
 
 class Frames(nn.Module):

@@ -21,6 +21,7 @@ from unmask.data.pictures.decoding import resize
 from unmask.data.pictures.folder import Pictures
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.errors import UnmaskError
+from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.objectives.objective import Objective, Term
 from unmask.objectives.pictures import ColourConfig, RestoredPictures, require_colours
@@ -117,7 +118,8 @@ class Colourisation(RestoredPictures):
         logits_MQ = model.answer(self.name, model(batch), batch.targets[self.name].places, batch).float().cpu()
         shares_MKQ = (logits_MQ.unflatten(-1, (-1, len(CLASSES))).log_softmax(-1) / TEMPERATURE).softmax(-1)
         grid, side = self.processor.size // self.processor.patch, self.processor.patch // self.cell
-        cells = (shares_MKQ @ torch.from_numpy(CLASSES)).view(-1, grid, grid, side, side, 2)
+        with exactly(shares_MKQ):
+            cells = (shares_MKQ @ torch.from_numpy(CLASSES)).view(-1, grid, grid, side, side, 2)
         colours_B2YX = cells.permute(0, 5, 1, 3, 2, 4).reshape(-1, 2, grid * side, grid * side)
         colours_B2HW = F.interpolate(colours_B2YX, size=self.processor.size, mode="bilinear")
         found = []

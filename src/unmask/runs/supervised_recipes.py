@@ -25,6 +25,7 @@ from unmask.tasks.picture_training import Augmenting
 from unmask.tasks.registry import task_with
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.speech_classification import SpeechOptions
+from unmask.tasks.speech_recognition import RecognitionOptions
 from unmask.train.optim import Optimizer, Schedule
 
 MINUTES = 30.0  # of a run whose length is not given
@@ -73,9 +74,17 @@ def vgg_tiny() -> FineTuning:
 def mfcc_cnn_tiny() -> FineTuning:
     """Recordings of up to a second or so, by four convolutions over cepstra (0.1 M parameters): minutes on a laptop."""
     options = SpeechOptions(speed=0.1, shift=0.1, noise=0.5, bands=2)
-    optimizer = Optimizer(algorithm="adamw", lr=2e-3, weight_decay=0.05)
+    optimizer = Optimizer(algorithm="adamw", lr=5e-3, weight_decay=0.05)
     fit = Fit(minutes=5.0, batch_size=64, optimizer=optimizer, schedule=Schedule(warmup=0.05))
     return _new(MfccCnn(**MFCC_SIZES["tiny"]), options, fit)
+
+
+def mfcc_cnn_transcripts() -> FineTuning:
+    """Transcripts of recordings of few words and one voice, by four small convolutions over cepstra (0.03 M
+    parameters): minutes on a laptop."""
+    optimizer = Optimizer(algorithm="adamw", lr=1e-2, weight_decay=0.1)
+    fit = Fit(minutes=5.0, batch_size=8, optimizer=optimizer, schedule=Schedule(warmup=0.1), evaluations=10.0)
+    return _new(MfccCnn(widths=(32, 32, 48, 48), dropout=0.3), RecognitionOptions(speed=0.1), fit)
 
 
 def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 1e-2) -> FineTuning:

@@ -28,7 +28,7 @@ from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
 from unmask.tasks.transcripts import Searching, searched
 
-MOST_TOKENS = 512  # default length, for models without a limit
+MOST_TOKENS = 512  # default length, for models without a limit, as long as the task has no longer one
 
 
 class Predictor(Answering):
@@ -93,7 +93,7 @@ class Predictor(Answering):
         self.single = not isinstance(model, Loaded) and learned_single_texts(Path(model))
         if length is None and not isinstance(model, Loaded):
             length = reach(self.model, model)
-        positions = self.model.positions or length or MOST_TOKENS
+        positions = self.model.positions or length or most_of(self.of_task)
         usual = None if self.task is None else self.task.length
         self.length = min(length or usual or positions, positions)
         self.pretrained = {
@@ -231,9 +231,16 @@ def learned_single_texts(folder: Path) -> bool:
 
 
 def reach(model: Model, folder: Path | str) -> int | None:
-    """The longest sequence for a model without a limit: that of the run that made its folder, and at least 512 tokens.
-    None for a model with a limit."""
-    return None if model.positions else max(length_of_run(Path(folder)) or 0, MOST_TOKENS)
+    """The longest sequence for a model without a limit: that of the run that made its folder, and at least `most_of`
+    its task. None for a model with a limit."""
+    if model.positions:
+        return None
+    return max(length_of_run(Path(folder)) or 0, most_of(task_found(list(model.heads), None)))
+
+
+def most_of(task: type[Task] | None) -> int:
+    """Default length for a model without a limit: MOST_TOKENS, or the usual length of a task with longer sequences."""
+    return max(MOST_TOKENS, 0 if task is None else task.usual_length)
 
 
 def _instead(model: Model) -> str:

@@ -7,7 +7,7 @@ Shapes: N rows, M pictures of a batch, E numbers of a vector, k pictures of a ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -29,8 +29,9 @@ from unmask.tasks.encoded import Encoded
 from unmask.tasks.file_forms import FileForm
 from unmask.tasks.forms import Form
 from unmask.tasks.picture_references import FEATURES, Features, features_of, pixel_values
+from unmask.tasks.picture_training import AugmentingEach
 from unmask.tasks.pictures import PictureTask
-from unmask.tasks.rows import Rows, TaskOptions, column
+from unmask.tasks.rows import Rows, column
 from unmask.tasks.task import Say, Score, Task
 from unmask.tasks.triplets import BatchTriplets, Miner
 from unmask.tasks.vector_scores import units
@@ -51,7 +52,7 @@ class PictureEmbeddingRows(RowsOfClasses):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureEmbeddingOptions(TaskOptions):
+class PictureEmbeddingOptions(AugmentingEach):
     """Options for the training of vectors of pictures.
 
     vector_size  numbers of a vector
@@ -66,6 +67,7 @@ class PictureEmbeddingOptions(TaskOptions):
     per_class: int = 4
 
     def check(self) -> None:
+        super().check()
         BatchTriplets(self.margin, self.miner)
         if self.vector_size < 1 or self.per_class < 2:
             raise UnmaskError(
@@ -80,6 +82,7 @@ class PictureEmbedding(PictureTask, Compared):
     triplets     the training loss
     per_class    pictures of a class in a batch
     vector_size  E
+    augmenting   augmentation of the training pictures
     threshold    see `Compared`
     """
 
@@ -100,8 +103,10 @@ class PictureEmbedding(PictureTask, Compared):
         per_class: int = 4,
         vector_size: int = 128,
         threshold: float | None = None,
+        augmenting: AugmentingEach | None = None,
     ) -> None:
         self.triplets, self.per_class, self.threshold = triplets or BatchTriplets(), per_class, threshold
+        self.augmenting = augmenting or AugmentingEach()
         self.heads: Mapping[str, Head] = {self.name: Head("embedding", vector_size)}
 
     @classmethod
@@ -109,13 +114,17 @@ class PictureEmbedding(PictureTask, Compared):
         options.check()
         cls.say_classes(sets, say)
         triplets = BatchTriplets(options.margin, options.miner)
-        return cls(triplets, per_class=options.per_class, vector_size=options.vector_size)
+        return cls(triplets, per_class=options.per_class, vector_size=options.vector_size, augmenting=options)
 
     def encode(self, rows: Sequence[Row], processor: ImageProcessor, length: int) -> Encoded:
         found = [(i, one) for i, row in enumerate(rows) if isinstance(row, Picture) for one in row.pictures]
         owners, numbers = np.array([i for i, _ in found], np.int64), classes_of(rows)
         examples = PictureExamples([one for _, one in found], processor, self.name, numbers[owners, None])
         return Encoded(examples, owners, rows, length, classes=Classes(numbers, self.per_class))
+
+    def for_training(self, encoded: Encoded, processor: ImageProcessor) -> Encoded:
+        """Augmented pictures."""
+        return replace(encoded, collate=self.augmenting.augmented(processor))
 
     def score(self, model: Model, hidden_BTD: Tensor, batch: Batch) -> Loss:
         target = batch.targets[self.name]

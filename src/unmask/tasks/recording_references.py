@@ -1,4 +1,4 @@
-"""Plain references for recordings: a logistic regression on mel-frequency cepstra.
+"""Plain references for recordings: a logistic regression on mel-frequency cepstra, and the nearest recording by them.
 
 Shapes: N recordings, F frames of one, C cepstra.
 """
@@ -68,3 +68,20 @@ def regression_on_cepstra(
     scaled = standardised(train_NF)
     answer = regression.classes(scaled(train_NF), true_N, count)
     return lambda rows: list(answer(scaled(statistics(rows, rate)))[:, None])
+
+
+def nearest_by_cepstra(train: Sequence[Row]) -> Callable[[Sequence[Row]], list[Row]]:
+    """Recordings -> the training row with the nearest statistics for each, by the Euclidean distance.
+
+    Raises UnmaskError for a recording that cannot be read.
+    """
+    rate = rate_of(train)
+    train_NF = statistics(train, rate)
+    scaled = standardised(train_NF)
+    known_NF = scaled(train_NF)
+
+    def nearest(rows: Sequence[Row]) -> list[Row]:
+        found = (np.square(known_NF - one_F).sum(1).argmin() for one_F in scaled(statistics(rows, rate)))
+        return [train[int(i)] for i in found]
+
+    return nearest

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.recordings import characters as vocabularies
+from unmask.data.recordings import synthetic
 from unmask.data.recordings.characters import Characters
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
@@ -30,10 +32,12 @@ from unmask.models.model import Model
 from unmask.objectives.ctc import ctc, frames_needed
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.encoded import Encoded
+from unmask.tasks.recording_references import nearest_by_cepstra
 from unmask.tasks.recording_training import Augmenting
 from unmask.tasks.recordings import RecordingRows, RecordingTask
 from unmask.tasks.rows import Rows, column
-from unmask.tasks.task import Say, Task
+from unmask.tasks.stand_in import StandIn
+from unmask.tasks.task import Say, Score, Task
 from unmask.tasks.transcripts import Decoding, Searching, Spoken, tables_of
 from unmask.types import Batch, Head, Loss
 
@@ -100,6 +104,7 @@ class SpeechRecognition(RecordingTask):
     panel, gives = "transcribe", "transcripts with the times of words"
     rows_are = "recordings with a transcript"
     reference = "the most frequent transcript, or no words"
+    references_are = "the transcript of the training recording with the nearest cepstra"
 
     def __init__(
         self,
@@ -127,6 +132,12 @@ class SpeechRecognition(RecordingTask):
         for name, rows in sets.items():
             say((sentence := task._strange(rows.rows)) and f"{name}: {sentence}")
         return task
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rate = cls.new_processor(config).rate
+        rows = {split: f"sentences-{split}.tsv" for split in ("train", "dev", "test")}
+        return StandIn("sentences that are synthesised", f"spoken-{rate}", partial(synthetic.write, rate=rate), rows)
 
     def _strange(self, rows: Sequence[Row]) -> str:
         """A sentence on characters that have no label; empty if there are none."""
@@ -242,6 +253,15 @@ class SpeechRecognition(RecordingTask):
         text, count = Counter(normalised(row.text) for row in train).most_common(1)[0]
         constant = text if count > 1 else ""
         return metrics.of_transcripts([constant] * len(rows), [normalised(row.text) for row in rows])
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        def learn() -> Score:
+            nearest, normalised = nearest_by_cepstra(train), self.characters.normalised
+            return lambda rows: metrics.of_transcripts(
+                [normalised(row.text) for row in nearest(rows)], [normalised(row.text) for row in rows]
+            )
+
+        return {"nearest": learn}
 
     def advice(self, scores: Mapping[str, float]) -> str:
         if scores["deletions"] < SILENT:
