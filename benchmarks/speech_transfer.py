@@ -21,6 +21,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ ARCHIVES = {
 }  # fmt: skip
 HELD_OUT = ("theo", "yweweler")
 TARGETS = ("digits", "words")
-FAST = {"minutes": [1.0], "steps": 5, "tuned": 5, "seeds": 1, "most": 40, "recipes": ["wav2vec2-tiny"]}
+FAST = {"minutes": [1.0], "steps": 5, "tuned": 5, "seeds": 1, "most": 40}
 EXACTLY: dict[str, Any] = {"minutes": None, "epochs": 1e-6, "evaluations": 1e-6}  # only `least_steps` counts
 
 
@@ -93,14 +94,13 @@ def draw(recordings: Sequence[Path], minutes: float, out: Path) -> float:
 # ------------------------------------------------------------------------------------------------ runs
 
 
-def pretrained(recipe: str, recordings: Path, out: Path, options: argparse.Namespace) -> Path:
+def pretrained(recipe: str, recordings: Path, out: Path, options: argparse.Namespace) -> None:
     """A trunk after exactly `--steps` steps."""
     from unmask.runs import recipes
     from unmask.runs.pretraining import Pretrain
 
     config = recipes.find(recipe).override({"steps": options.steps, "minutes": None, **computing(options)})
     Pretrain(config, [recordings], out).run()
-    return out
 
 
 def computing(options: argparse.Namespace) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def probed(trunk: Path, tables: Mapping[str, Path]) -> dict[str, list[float]]:
     return {name: [float(np.mean(scores)) for scores in layers] for name, layers in found["scores"].items()}
 
 
-def tuned(start: Path | str, tables: Mapping[str, Path], seed: int, options: argparse.Namespace) -> float:
+def tuned(start: Path | str, tables: Mapping[str, Path], options: argparse.Namespace, seed: int) -> float:
     """The test accuracy after exactly `--tuned` steps. `start` is a folder, or the name of a recipe."""
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import FineTuning, finetune
@@ -140,7 +140,7 @@ def over_seeds(options: argparse.Namespace, score: Callable[[int], float]) -> di
     return {"scores": scores, "mean": mean, "deviation": deviation}
 
 
-def untrained(recipe: str, out: Path, options: argparse.Namespace) -> Path:
+def untrained(recipe: str, out: Path) -> None:
     """The trunk of a recipe with new weights, in a folder."""
     from unmask import huggingface
     from unmask.data.recordings.processor import RecordingProcessor
@@ -149,7 +149,6 @@ def untrained(recipe: str, out: Path, options: argparse.Namespace) -> Path:
     config = recipes.find(recipe)
     processor = config.objective.processor(RecordingProcessor().for_model(config.model))
     huggingface.save(out, config.model.build({}, seed=0), processor)
-    return out
 
 
 def measure(work: Path, facts: dict[str, Any], options: argparse.Namespace) -> None:
@@ -167,24 +166,25 @@ def measure(work: Path, facts: dict[str, Any], options: argparse.Namespace) -> N
         cell = {"target": target, "name": name, "minutes": minutes}
         return any(cell.items() <= one.items() for one in facts["cells"])
 
-    folders = {minutes: work / f"{minutes:g}" for minutes in options.minutes}
-    found = {minutes: draw(free, minutes, folder) for minutes, folder in folders.items()}
     for recipe in options.recipes:
-        starts = {0.0: untrained(recipe, work / f"{recipe}-0", options)}
-        starts |= {
-            found[minutes]: pretrained(recipe, folder, work / f"{recipe}-{minutes:g}", options)
-            for minutes, folder in folders.items()
-        }
-        for target in TARGETS:
-            for minutes, start in starts.items():
-                if known(target, recipe, minutes):
-                    continue
-                layers = probed(start, tables[target])
+        for minutes in (0.0, *options.minutes):
+            if all(known(target, recipe, minutes) for target in TARGETS):
+                continue
+            folder, trunk, drawn = work / f"{minutes:g}", work / f"{recipe}-{minutes:g}", 0.0
+            if minutes:
+                drawn = draw(free, minutes, folder)
+                pretrained(recipe, folder, trunk, options)
+            else:
+                untrained(recipe, trunk)
+            for target in TARGETS:
+                layers = probed(trunk, tables[target])
                 best = max(layers["trunk"])
-                fine = over_seeds(options, lambda seed, s=start, t=tables[target]: tuned(s, t, seed, options))  # type: ignore[misc]
-                keep(target, recipe, {"minutes": minutes, "probe": best, "layers": layers, **fine})
+                fine = over_seeds(options, partial(tuned, trunk, tables[target], options))
+                cell = {"minutes": minutes, "drawn": drawn, "probe": best, "layers": layers, **fine}
+                keep(target, recipe, cell)
+            shutil.rmtree(folder, ignore_errors=True)
     for target in (target for target in TARGETS if not known(target, "mfcc-cnn-tiny", None)):
-        plain = over_seeds(options, lambda seed, t=tables[target]: tuned("mfcc-cnn-tiny", t, seed, options))  # type: ignore[misc]
+        plain = over_seeds(options, partial(tuned, "mfcc-cnn-tiny", tables[target], options))
         keep(target, "mfcc-cnn-tiny", {"minutes": None, "probe": None, **plain})
 
 
@@ -192,7 +192,7 @@ def table_of(cells: Sequence[Mapping[str, Any]]) -> str:
     """Percent: the regression on the best layer, and the fine-tuned model."""
     shown = [["target", "model", "minutes without labels", "regression on states", "fine-tuned"]]
     for cell in cells:
-        minutes = "" if cell["minutes"] is None else f"{cell['minutes']:.0f}"
+        minutes = "" if cell["minutes"] is None else f"{cell['drawn']:.0f}"
         probe = "" if cell["probe"] is None else f"{100 * cell['probe']:.1f}"
         shown.append(
             [cell["target"], cell["name"], minutes, probe, f"{100 * cell['mean']:.1f} ± {100 * cell['deviation']:.1f}"]

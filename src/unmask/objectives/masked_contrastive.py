@@ -210,7 +210,8 @@ def similarities(predicted_MP: Tensor, quantised: Quantised, offsets_MK: Tensor,
         similar_NSS = predicted_NSP @ quantised_NSP.mT
     columns_MK = sequences.steps[:, None] + F.pad(offsets_MK, (1, 0))
     similar_MK = similar_NSS[sequences.owners, sequences.steps].gather(1, columns_MK)
-    codes_M = quantised.codes @ quantised.entries ** torch.arange(quantised.codes.shape[1], device=columns_MK.device)
+    powers_G = quantised.entries ** torch.arange(quantised.codes.shape[1], device=columns_MK.device)
+    codes_M = (quantised.codes * powers_G).sum(1)
     others_MK = of_recordings(codes_M[:, None]).squeeze(-1)[sequences.owners].gather(1, columns_MK)
     same_MK = (others_MK == codes_M[:, None]) & (columns_MK != sequences.steps[:, None])
     return similar_MK.masked_fill(same_MK, float("-inf"))
