@@ -128,8 +128,10 @@ def check_defaults(page: str, name: str, rows: str) -> None:
     others = {"batch_size": "rows.batch"} if name in recipes.names() else OTHERS
     lines = re.findall(r"^\| (`--[^|]+) \| ([^|]+) \| [^|]+ \|$", rows, re.MULTILINE)
     assert len(lines) == len(rows.splitlines())
-    for options, told in lines:
-        for option in re.findall(r"`--([^`]+)`", options):
+    for options, values in lines:
+        named = re.findall(r"`--([^`]+)`", options)
+        several = values.split(", ")
+        for option, told in zip(named, several if len(several) == len(named) else [values] * len(named), strict=True):
             if told == "none":
                 assert [value for place, value in config.places().items() if last(place) == option] == [None]
             else:

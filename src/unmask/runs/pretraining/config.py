@@ -94,11 +94,14 @@ class Pretraining(Config):
         return registry.options()
 
     def starting_from(self, folder: Path | str) -> Self:
-        """The same run, starting from the weights of a model folder, with its sizes and its dropout."""
-        model = opened(folder).model
+        """The same run, starting from the weights of a model folder, with its sizes and its dropout. Where neither the
+        rows nor the model have a length, it is that of the folder's own run."""
+        model, facts = opened(folder).model, run_facts(Path(folder))
         config = with_values(self, model=model.config, start=str(folder), warm_start="none")
-        objective = registry.for_folder(config.objective, model.config, set(model.heads), run_facts(Path(folder)))
+        objective = registry.for_folder(config.objective, model.config, set(model.heads), facts)
         config = with_values(config, objective=objective.of_model(model.config))
+        if config.rows.tokens is None and model.config.length is None:
+            config = config.replace(rows={"tokens": facts.get("config", {}).get("rows", {}).get("tokens")})
         if model.config.adafactor and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
         return config
