@@ -83,11 +83,13 @@ def _config_of(
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:
     """Each page with the options that its text names, and that neither the commands nor these configs have."""
     fields = {place for run in configs for place in run.places()} | registry.options()
-    known = _all_options(parser()) | {f"--{name.replace('_', '-')}" for place in fields for name in (place, last(place))}
+    known = _all_options(parser()) | {
+        f"--{name.replace('_', '-')}" for place in fields for name in (place, last(place))
+    }
     known |= {"--micro-batch", "--batch-size"}
     for page in pages:
         text = re.sub(r"```.*?```", "", text_of(page), flags=re.DOTALL)
-        yield page, set(re.findall(r"(--[a-z][a-z._-]*[a-z])", text)) - known
+        yield page, set(re.findall(r"(?<!-)(--[a-z][a-z._-]*[a-z])(?![\w-])", text)) - known
 
 
 def _all_options(whole: argparse.ArgumentParser) -> set[str]:

@@ -63,7 +63,9 @@ def test_the_commands_of_the_page_are_understood(page: str) -> None:
 
 def supervised() -> set[str]:
     return {
-        name for name in supervised_recipes.names() if issubclass(task_named(pages.config_named(name).task), PictureTask)
+        name
+        for name in supervised_recipes.names()
+        if issubclass(task_named(pages.config_named(name).task), PictureTask)
     }
 
 
