@@ -85,7 +85,8 @@ class Pretraining(Config):
             key = part + dot + last
             prefixed = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
             key = key.removeprefix(prefixed).rpartition(".")[2] if prefixed else key
-            is_objective = prefixed or key in self.objective.leaves() or registry.takes(key)
+            foreign = registry.takes(key) and key not in self.model.places()
+            is_objective = prefixed or key in self.objective.leaves() or foreign
             (given if is_objective else rest)[key if is_objective else name] = value
         config = with_values(self, objective=registry.chosen(self.objective, given))
         return super(Pretraining, config).override(rest, **others)
