@@ -128,7 +128,7 @@ def describe(labels: FrameLabels) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Iterations(Config):
     """All iterations of HuBERT: labels from MFCC, a model, labels from a layer of it, a new model, and so on (Hsu et
-    al. 2021, section III.B).
+    al. 2021, section II.D).
 
     iterations  number of models that are trained
     layer       whose states are clustered from the second iteration on; None: the middle one

@@ -56,6 +56,8 @@ def clusters(counts: Mapping[str, np.ndarray], what: str) -> Data:
 
     Raises UnmaskError for fewer than two labels.
     """
+    if not counts:
+        raise UnmaskError(f"No recording has both {what} and labels of clusters: give the folders that were clustered.")
     if len(counts) < 2:
         raise UnmaskError(f"Clusters are compared with at least two {what}, and the recordings have {len(counts)}.")
     counts_LK = np.stack(list(counts.values())).astype(np.float64)

@@ -85,7 +85,8 @@ class Pretraining(Config):
             key = part + dot + last
             prefixed = next((prefix for prefix in PREFIXES if key.startswith(prefix)), "")
             key = key.removeprefix(prefixed).rpartition(".")[2] if prefixed else key
-            is_objective = prefixed or key in self.objective.leaves() or registry.takes(key)
+            foreign = registry.takes(key) and key not in self.model.places()
+            is_objective = prefixed or key in self.objective.leaves() or foreign
             (given if is_objective else rest)[key if is_objective else name] = value
         config = with_values(self, objective=registry.chosen(self.objective, given))
         return super(Pretraining, config).override(rest, **others)
@@ -94,11 +95,14 @@ class Pretraining(Config):
         return registry.options()
 
     def starting_from(self, folder: Path | str) -> Self:
-        """The same run, starting from the weights of a model folder, with its sizes and its dropout."""
-        model = opened(folder).model
+        """The same run, starting from the weights of a model folder, with its sizes and its dropout. Where neither the
+        rows nor the model have a length, it is that of the folder's own run."""
+        model, facts = opened(folder).model, run_facts(Path(folder))
         config = with_values(self, model=model.config, start=str(folder), warm_start="none")
-        objective = registry.for_folder(config.objective, model.config, set(model.heads), run_facts(Path(folder)))
+        objective = registry.for_folder(config.objective, model.config, set(model.heads), facts)
         config = with_values(config, objective=objective.of_model(model.config))
+        if config.rows.tokens is None and model.config.length is None:
+            config = config.replace(rows={"tokens": facts.get("config", {}).get("rows", {}).get("tokens")})
         if model.config.adafactor and config.training.optimizer.algorithm in ("auto", "muon"):
             config = config.replace(training={"optimizer": ADAFACTOR})
         return config
