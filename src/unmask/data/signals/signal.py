@@ -146,9 +146,7 @@ def joined(leads: Sequence[np.ndarray], rates: Sequence[float]) -> tuple[np.ndar
     """Leads [N_l] of maybe unequal rates as samples [N, L] of the highest of them, that rate, and notes. The longest
     leads are cut to the shortest."""
     highest = max(rates)
-    equal = [
-        lead if rate == highest else resample(lead, rate, highest) for lead, rate in zip(leads, rates, strict=True)
-    ]
+    equal = [resample(lead, rate, highest) for lead, rate in zip(leads, rates, strict=True)]
     shortest = min(map(len, equal))
     notes = () if min(rates) == highest else ("the leads have unequal rates",)
     return np.stack([lead[:shortest] for lead in equal], 1).astype(np.float32), highest, notes

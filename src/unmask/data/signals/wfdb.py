@@ -223,6 +223,44 @@ def annotations_in(content: bytes, name: str) -> Annotations:
     raise UnmaskError(f"{name} is no file of annotations in the MIT format, or it is cut short.")
 
 
+def write(path: Path, signal: Signal, beats: Annotations | None = None, *, gain: float = 1000.0) -> None:
+    """Write a record: the header `path` (.hea), samples in format 16 beside it (.dat), and maybe annotations (.atr).
+
+    gain  numbers of a unit
+
+    Raises UnmaskError for values that do not fit into 16 bits.
+    """
+    numbers = np.rint(np.nan_to_num(signal.samples, nan=0.0, posinf=np.inf, neginf=-np.inf) * gain)
+    if np.abs(numbers).max(initial=0) >= 2**15:
+        raise UnmaskError(f"{path} has values that do not fit into 16 bits with a gain of {gain:g}: make it smaller.")
+    numbers[np.isnan(signal.samples)] = -(2**15)
+    data = path.with_suffix(".dat").name
+    lines = [f"{path.stem} {len(signal.leads)} {signal.rate:g} {len(signal.samples)}"]
+    for i, (name, unit) in enumerate(zip(signal.leads, signal.units, strict=True)):
+        checksum = int(numbers[:, i].sum()) & 65_535
+        first = int(numbers[0, i]) if len(numbers) else 0
+        lines.append(f"{data} 16 {gain:g}/{unit or 'NU'} 16 0 {first} {checksum - (checksum >> 15 << 16)} 0 {name}")
+    path.with_suffix(".dat").write_bytes(numbers.astype("<i2").tobytes())
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if beats is not None:
+        path.with_suffix(".atr").write_bytes(_packed(beats))
+
+
+def _packed(beats: Annotations) -> bytes:
+    """Annotations in the MIT format."""
+    codes, words, time = {symbol: code for code, symbol in SYMBOLS.items()}, list[int](), 0
+    for sample, symbol, text in zip(beats.samples.tolist(), beats.symbols, beats.texts, strict=True):
+        step, time = sample - time, sample
+        if step > 1023:
+            words += [SKIP << 10, step >> 16, step & 65_535]
+            step = 0
+        words.append(codes[symbol] << 10 | step)
+        raw = text.encode("latin-1")
+        if raw:
+            words += [TEXT << 10 | len(raw), *np.frombuffer(raw + b"\0" * (len(raw) % 2), "<u2").tolist()]
+    return np.array([*words, 0], "<u2").tobytes()
+
+
 @contextlib.contextmanager
 def _line(path: Path, number: int) -> Iterator[None]:
     """Errors of numbers in a line of a header become UnmaskError."""
