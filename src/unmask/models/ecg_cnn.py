@@ -128,7 +128,7 @@ class EcgCnnModel(SignalModel):
 
 
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"blocks": 12, "filters": 16, "dropout": 0.1},
+    "tiny": {"blocks": 12, "filters": 8, "dropout": 0.1},
     "base": {},
 }
-"""A network of 0.4 M parameters with a state for each 64 samples, and the published one (10 M)."""
+"""A network of 0.2 M parameters with a state for each 64 samples, and the published one (10 M)."""

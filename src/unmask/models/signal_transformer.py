@@ -54,8 +54,8 @@ class SignalTransformer(SignalConfig):
     def __post_init__(self) -> None:
         if self.segment < 1 or self.leads < 1 or self.heads < 1 or self.dim % (2 * self.heads):
             raise UnmaskError(
-                f"segment = {self.segment} and leads = {self.leads} must be at least 1, and dim = {self.dim} a multiple "
-                f"of twice heads = {self.heads}."
+                f"segment = {self.segment} and leads = {self.leads} must be at least 1, and dim = {self.dim} a "
+                f"multiple of twice heads = {self.heads}."
             )
 
     @property

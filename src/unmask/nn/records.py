@@ -18,10 +18,17 @@ class RecordNorm(nn.BatchNorm1d):
     def forward(self, x_RCN: Tensor, real_RN: Tensor | None = None) -> Tensor:
         """[R, C, N] -> [R, C, N]. `real_RN` is false behind the ends; None: all places are real."""
         if not self.training or real_RN is None:
-            return super().forward(x_RCN)
+            return self._normalised(x_RCN)
         x_RNC = x_RCN.transpose(1, 2)
-        x_KC = super().forward(x_RNC[real_RN])
+        x_KC = self._normalised(x_RNC[real_RN])
         return torch.zeros_like(x_RNC).index_put((real_RN,), x_KC.to(x_RNC.dtype)).transpose(1, 2)
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        """[R, C, N] or [K, C]. One place has no variance: the running statistics normalise it."""
+        if self.training and x.numel() == self.num_features:
+            mean, var = self.running_mean, self.running_var
+            return F.batch_norm(x, mean, var, self.weight, self.bias, training=False, eps=self.eps)
+        return super().forward(x)
 
 
 class RecordConvolution(nn.Conv1d):
