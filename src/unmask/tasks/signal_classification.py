@@ -108,7 +108,7 @@ class SignalClassification(OneLabel, SignalTask):
 
     @classmethod
     def stand_in(cls, config: Any) -> StandIn:
-        rows = {split: split for split in ("train", "dev", "test")}
+        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
         write = partial(synthetic.write, rate=config.rate)
         return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
 
@@ -141,7 +141,7 @@ class SignalClassification(OneLabel, SignalTask):
         rest = metrics.of_probabilities(probabilities, true, self.labels)
         return {**classes, **rest, "loss": mean_cross_entropy(probabilities, true)}
 
-    def metrics(self, answers: Sequence[Windows], rows: Sequence[Row]) -> dict[str, float]:
+    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
         """The scores by record; those by window are in `tables`."""
         return self.scores(*self._arrays(answers, rows))
 
@@ -149,14 +149,14 @@ class SignalClassification(OneLabel, SignalTask):
         shares = np.bincount(self._true(train), minlength=len(self.labels)) / len(train)
         return self.scores(np.tile(shares, (len(rows), 1)), self._true(rows))
 
-    def is_collapsed(self, answers: Sequence[Windows], rows: Sequence[Row]) -> bool:
+    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
         probabilities, true = self._arrays(answers, rows)
         return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
 
-    def _arrays(self, answers: Sequence[Windows], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+    def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         return np.stack([answer.mean for answer in answers]), self._true(rows)
 
-    def tables(self, answers: Sequence[Windows], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+    def tables(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         """The scores by window, by record and, where patients have several records, by patient, with intervals; and
         those of each class against the rest."""
         probabilities, true = self._arrays(answers, rows)
@@ -164,7 +164,10 @@ class SignalClassification(OneLabel, SignalTask):
         several = len(set(names)) < len(names)
         owners = np.repeat(np.arange(len(rows)), [len(answer.probabilities) for answer in answers])
         windows = np.concatenate([answer.probabilities for answer in answers])
-        levels = {"windows": (windows, true[owners], [names[i] for i in owners]), "records": (probabilities, true, names)}
+        levels = {
+            "windows": (windows, true[owners], [names[i] for i in owners]),
+            "records": (probabilities, true, names),
+        }
         if several and (patients := self._patients(probabilities, true, names)) is not None:
             levels["patients"] = patients
         lines = [self._line(level, *values) for level, values in levels.items()]
@@ -201,7 +204,10 @@ class SignalClassification(OneLabel, SignalTask):
         return sums / np.bincount(of_row)[:, None], true[first], order.tolist()
 
     def _against_rest(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, Any]:
-        areas, classes = metrics.areas(probabilities, true), metrics.per_class(probabilities.argmax(1), true, self.labels)
+        areas, classes = (
+            metrics.areas(probabilities, true),
+            metrics.per_class(probabilities.argmax(1), true, self.labels),
+        )
         lines = []
         for number, label in enumerate(self.labels):
             own = [f"{area:.3f}" for area in areas[number]] if number in areas else ["", ""]
@@ -218,7 +224,7 @@ class SignalClassification(OneLabel, SignalTask):
         answer = experts.fitted(name, train, self._true(train), len(self.labels))
         return lambda rows: self.scores(answer(rows), self._true(rows))
 
-    def answer(self, row: Row, found: Windows) -> dict[str, Any]:
+    def answer(self, row: Row, found: Any) -> dict[str, Any]:
         """{"label", "probability", "scores": {label: probability}, "windows": [{"begin", "end", "label",
         "probability"}]}, with seconds."""
         windows = [

@@ -48,7 +48,9 @@ class Experts:
             raise UnmaskError(f"{damaged(broken, len(rows), 'record')} Remove them from the rows.")
         widths = {len(self._known[row]) for row in rows}
         if len(widths) > 1:
-            raise UnmaskError("The records have unequal numbers of leads, so that there are no features of all of them.")
+            raise UnmaskError(
+                "The records have unequal numbers of leads, so that there are no features of all of them."
+            )
         return np.stack([self._known[row] for row in rows])
 
     def fitted(self, name: str, train: Sequence[Row], true_N: np.ndarray, count: int) -> Answer:

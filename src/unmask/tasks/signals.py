@@ -124,7 +124,9 @@ class SignalTask(Task):
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read signals."""
         if "signals" not in config.offers:
-            raise UnmaskError(f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina.")
+            raise UnmaskError(
+                f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina."
+            )
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
