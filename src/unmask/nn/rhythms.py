@@ -147,7 +147,7 @@ class BandNetwork(nn.Module):
     def pool(self, x_RKE: Tensor, deviations_RK1: Tensor, real_RK: Tensor) -> tuple[Tensor, Tensor]:
         """Numbers of the band [R, O], and the weights of the segments [R, K]."""
         x_RE, weights_RK = self.rhythm(x_RKE, deviations_RK1, real_RK)
-        return self.dropout(self.output(x_RE).relu()), weights_RK
+        return self.dropout(self.output(x_RE).relu()).to(x_RE), weights_RK  # pre-packed weights answer in bfloat16
 
 
 class Bands(nn.Module):

@@ -164,7 +164,7 @@ class SignalClassification(OneLabel, SignalTask):
         several = len(set(names)) < len(names)
         owners = np.repeat(np.arange(len(rows)), [len(answer.probabilities) for answer in answers])
         windows = np.concatenate([answer.probabilities for answer in answers])
-        levels = {
+        levels: dict[str, tuple[np.ndarray, np.ndarray, Sequence[str]]] = {
             "windows": (windows, true[owners], [names[i] for i in owners]),
             "records": (probabilities, true, names),
         }
@@ -204,10 +204,8 @@ class SignalClassification(OneLabel, SignalTask):
         return sums / np.bincount(of_row)[:, None], true[first], order.tolist()
 
     def _against_rest(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, Any]:
-        areas, classes = (
-            metrics.areas(probabilities, true),
-            metrics.per_class(probabilities.argmax(1), true, self.labels),
-        )
+        areas = metrics.areas(probabilities, true)
+        classes = metrics.per_class(probabilities.argmax(1), true, self.labels)
         lines = []
         for number, label in enumerate(self.labels):
             own = [f"{area:.3f}" for area in areas[number]] if number in areas else ["", ""]

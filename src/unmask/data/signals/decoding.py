@@ -100,11 +100,24 @@ def decode(
 def annotations_of(source: Source, *, ending: str = "atr", name: str = "") -> Annotations:
     """The annotations beside a WFDB record, within its samples. Raises UnmaskError if there are none, or if they are
     damaged."""
+    place = _beside(source, ending)
+    if place is None or not place.is_file():
+        name = name or (str(source) if isinstance(source, str | Path) else "The record")
+        raise UnmaskError(f"{name} has no annotations: they are in a file beside it that ends in .{ending}.")
+    layout = wfdb.Layout.read(place.with_suffix(".hea"))
+    found = wfdb.annotations_in(bytes_of(place), str(place))  # in frames
+    return replace(found, samples=found.samples * layout.most).within(layout.header.samples)
+
+
+def has_annotations(source: Source, *, ending: str = "atr") -> bool:
+    """Whether there are annotations beside a record."""
+    place = _beside(source, ending)
+    return place is not None and place.is_file()
+
+
+def _beside(source: Source, ending: str) -> Path | None:
     place = wfdb.header_of(Path(source)) if isinstance(source, str | Path) else None
-    if place is None:
-        raise UnmaskError(f"{name or source if isinstance(source, str | Path) else 'The record'} has no annotations.")
-    beside = place.with_suffix(f".{ending}")
-    return wfdb.annotations_in(bytes_of(beside), str(beside)).within(wfdb.Layout.read(place).header.samples)
+    return None if place is None else place.with_suffix(f".{ending}")
 
 
 def files_of(source: str | Path) -> list[Path]:

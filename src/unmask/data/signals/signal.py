@@ -12,11 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from unmask.errors import UnmaskError, plural
+from unmask.errors import UnmaskError
 
 MOST_SAMPLES = 1 << 28  # of all leads of a record, 1 GiB
 MOST_LEADS = 1_024
 LOWEST_RATE, HIGHEST_RATE = 0.001, 1e6  # samples a second
+UNEQUAL = "with leads of unequal rates: all have the highest of them"
 FINEST = 1_000  # largest denominator of the ratio of two rates; others are rounded to such a ratio
 
 
@@ -47,7 +48,7 @@ class Signal:
     rate     samples a second
     leads    names of the leads, L
     units    of the leads, such as "mV"; "" if the file does not say them
-    notes    what is unusual about the file, as parts of sentences: "the leads have unequal rates"
+    notes    what is unusual about the file, as the ends of sentences that begin with "3 records"
     """
 
     samples: np.ndarray
@@ -110,7 +111,7 @@ class Annotations:
     samples  [A] int64, ascending: the sample of each annotation, at the rate of the record
     symbols  A codes, such as "N" for a normal beat
     texts    A further notes, such as "(AFIB" where atrial fibrillation begins; "" without one
-    notes    what is unusual, as parts of sentences
+    notes    what is unusual, as those of a record
     """
 
     samples: np.ndarray
@@ -128,11 +129,11 @@ class Annotations:
         return replace(self, samples=self.samples[kept], symbols=names, texts=tuple(self.texts[i] for i in kept))
 
     def within(self, samples: int) -> Annotations:
-        """The annotations of the first `samples` samples; later ones are counted in a note."""
+        """The annotations of the first `samples` samples; a note says if there are later ones."""
         count = int(np.searchsorted(self.samples, samples))
         if count == len(self):
             return self
-        note = f"{plural(len(self) - count, 'annotation')} beyond the end of the record"
+        note = "with annotations beyond the end, which are left out"
         return replace(self.part(self.samples, 0, samples), notes=(*self.notes, note))
 
     def part(self, samples: np.ndarray, first: int, last: int) -> Annotations:
@@ -148,7 +149,7 @@ def joined(leads: Sequence[np.ndarray], rates: Sequence[float]) -> tuple[np.ndar
     highest = max(rates)
     equal = [resample(lead, rate, highest) for lead, rate in zip(leads, rates, strict=True)]
     shortest = min(map(len, equal))
-    notes = () if min(rates) == highest else ("the leads have unequal rates",)
+    notes = () if min(rates) == highest else (UNEQUAL,)
     return np.stack([lead[:shortest] for lead in equal], 1).astype(np.float32), highest, notes
 
 

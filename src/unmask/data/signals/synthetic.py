@@ -182,7 +182,7 @@ def _artefacts(time: np.ndarray, rng: Generator) -> np.ndarray:
     jumps = np.zeros(len(time))
     for centre in rng.uniform(0, time[-1], rng.integers(3, 9)):
         jumps += rng.normal(0, 1.2) * np.exp(-np.clip((time - centre) / 0.4, 0, 50)) * (time >= centre)
-    noise: np.ndarray = bursts * rng.uniform(0.3, 0.9) * rng.standard_normal(len(time))
+    noise: np.ndarray = bursts * rng.uniform(0.2, 0.8) * rng.standard_normal(len(time))
     return noise + rng.uniform(0.2, 0.6) * (wander - wander.mean()) + jumps
 
 

@@ -107,8 +107,12 @@ class Layout:
     @property
     def header(self) -> Header:
         """What the record has, where all leads have the highest of their rates."""
-        most = max(lead.each for lead in self.leads)
-        return Header(self.rate * most, self.frames * most, tuple(lead.name for lead in self.leads))
+        return Header(self.rate * self.most, self.frames * self.most, tuple(lead.name for lead in self.leads))
+
+    @property
+    def most(self) -> int:
+        """The samples of a frame of the leads with the highest rate."""
+        return max(lead.each for lead in self.leads)
 
     @property
     def files(self) -> list[Path]:
