@@ -16,7 +16,6 @@ from unmask.errors import UnmaskError
 from unmask.models.mina_model import MinaModel
 from unmask.models.signal_model import SignalConfig
 from unmask.nn import Classifier, Recurrent, xavier_gates
-from unmask.nn.initialise import uniform_linear
 from unmask.nn.rhythms import BandFilters, BandNetwork, Bands, EqualAttention, KnowledgeAttention
 from unmask.types import Head
 
@@ -104,14 +103,18 @@ class Mina(SignalConfig):
         return MinaModel(self, self.embedding(), self.stack(), heads=heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Convolutions and linear layers from a uniform in +- 1 / sqrt(inputs), as the authors' layers; the LSTM by
-        Xavier's uniform."""
+        """Convolutions from a normal with variance 2 / inputs (He et al. 2015), linear layers and the LSTM by Xavier's
+        uniform, biases 0. PyTorch's defaults, as the authors have them, learn several times as slowly."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
-            if isinstance(part, nn.Linear | nn.Conv1d):
-                uniform_linear(part, generator)
+            if isinstance(part, nn.Conv1d):
+                nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=generator)
+            elif isinstance(part, nn.Linear):
+                nn.init.xavier_uniform_(part.weight, generator=generator)
             elif isinstance(part, Recurrent):
                 xavier_gates(part, generator)
+            if isinstance(part, nn.Conv1d | nn.Linear) and part.bias is not None:
+                nn.init.zeros_(part.bias)
 
 
 WHOLE: dict[str, Any] = {"low": (0.0,), "high": (0.0,)}

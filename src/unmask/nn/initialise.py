@@ -22,9 +22,9 @@ def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -
             nn.init.zeros_(module.bias)
 
 
-def uniform_linear(layer: nn.Linear | nn.Conv1d, generator: torch.Generator) -> None:
-    """Weights and biases from a uniform in +- 1 / sqrt(inputs of an output), the default of PyTorch."""
-    bound = layer.weight[0].numel() ** -0.5
+def uniform_linear(layer: nn.Linear, generator: torch.Generator) -> None:
+    """Weights and biases from a uniform in +- 1 / sqrt(inputs), the default of PyTorch."""
+    bound = layer.in_features**-0.5
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     if layer.bias is not None:
         nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

@@ -96,7 +96,7 @@ class KnowledgeAttention(nn.Module):
         if real_RI is not None:
             scores_RI = scores_RI.masked_fill(~real_RI, -torch.inf)
         weights_RI = scores_RI.softmax(-1).to(x_RID.dtype)
-        return (weights_RI[..., None] * x_RID).sum(1), weights_RI
+        return (weights_RI[:, None] @ x_RID).squeeze(1), weights_RI
 
 
 class EqualAttention(nn.Module):
@@ -106,7 +106,7 @@ class EqualAttention(nn.Module):
         """As `KnowledgeAttention`."""
         real_RI = torch.ones_like(x_RID[..., 0], dtype=torch.bool) if real_RI is None else real_RI
         weights_RI = real_RI.to(x_RID.dtype) / real_RI.sum(-1, keepdim=True)
-        return (weights_RI[..., None] * x_RID).sum(1), weights_RI
+        return (weights_RI[:, None] @ x_RID).squeeze(1), weights_RI
 
 
 class BandNetwork(nn.Module):

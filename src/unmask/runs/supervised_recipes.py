@@ -96,22 +96,22 @@ def mfcc_cnn_transcripts() -> FineTuning:
 def mina() -> FineTuning:
     """Electrocardiograms, by MINA as published: four bands, attention to beats, rhythm and bands (0.1 M parameters):
     minutes on a laptop."""
-    return _of_signals(Mina(), lr=3e-3, batch_size=128)
+    return _of_signals(Mina(), lr=3e-3)
 
 
 def acrnn() -> FineTuning:
     """As mina, without bands and knowledge: convolutions, an LSTM, and attention to segments (Hong et al. 2019)."""
-    return _of_signals(Mina(**MINA_SIZES["acrnn"]), lr=3e-3, batch_size=128)
+    return _of_signals(Mina(**MINA_SIZES["acrnn"]), lr=3e-3)
 
 
 def crnn() -> FineTuning:
     """As acrnn, without attention: convolutions and an LSTM over segments of a signal."""
-    return _of_signals(Mina(**MINA_SIZES["crnn"]), lr=3e-3, batch_size=128)
+    return _of_signals(Mina(**MINA_SIZES["crnn"]), lr=3e-3)
 
 
 def cnn_signal() -> FineTuning:
     """As crnn, without the LSTM: one layer of convolutions in the segments of a signal."""
-    return _of_signals(Mina(**MINA_SIZES["cnn"]), lr=3e-3, batch_size=128)
+    return _of_signals(Mina(**MINA_SIZES["cnn"]), lr=3e-3)
 
 
 def ecg_cnn() -> FineTuning:
@@ -130,10 +130,10 @@ def transformer_signal() -> FineTuning:
     return _of_signals(SignalTransformer(), lr=1e-3)
 
 
-def _of_signals(page: ModelConfig, lr: float, batch_size: int = 32) -> FineTuning:
-    """Short runs on windows of ten seconds, as published for MINA."""
+def _of_signals(page: ModelConfig, lr: float) -> FineTuning:
+    """Short runs on windows of ten seconds, as published for MINA, in smaller batches."""
     optimizer = Optimizer(algorithm="adamw", lr=lr, weight_decay=0.01)
-    fit = Fit(minutes=MINUTES, batch_size=batch_size, optimizer=optimizer, schedule=Schedule(warmup=0.05))
+    fit = Fit(minutes=MINUTES, batch_size=32, optimizer=optimizer, schedule=Schedule(warmup=0.1))
     return _new(page, SignalOptions(), fit)
 
 
