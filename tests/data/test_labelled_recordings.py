@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.dataset import Dataset, hold_out_groups
+from unmask.data.labelled.doubts import doubts
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import Recording, Wanted, are_recordings, doubts, hold_out_groups, labelled
+from unmask.data.recordings.reading import Recording, Wanted, are_recordings, labelled
 from unmask.errors import UnmaskError
 
 soundfile = pytest.importorskip("soundfile")
@@ -119,7 +120,7 @@ def test_sentences_on_classes_groups_and_copies(folder):
     rows = labelled(folder, Wanted(group="/([a-z]+)_"))
     copy = Recording(label="stop", place="copy", source=rows[0].source, group="ann")
     sets = {"train": rows, "dev": Dataset(folder, (rows[0], copy), {}), "test": rows.take([0])}
-    assert list(doubts(sets)) == [
+    assert list(doubts(sets, "recording")) == [
         "The training rows also hold 1 of the 1 group of dev (ann).",
         f"dev: 1 recording is a copy of another one, 1 of them with another label (copy = {rows[0].place}).",
         "test has no recording of 1 class: stop.",

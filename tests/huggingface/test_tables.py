@@ -18,6 +18,7 @@ from unmask.models.bert import Roberta
 from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
+from unmask.models.ecg_cnn import EcgCnn
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
@@ -26,10 +27,12 @@ from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
+from unmask.models.mina import Mina
 from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
+from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import Swin
 from unmask.models.t5 import T5
 from unmask.models.transformer_xl import TransformerXl
@@ -126,6 +129,20 @@ RECORDINGS: dict[str, Any] = {
     "HuBERT, pre-norm": Hubert(**FRAMES, **STABLE, hides=False),
 }
 """Pages that read recordings; as those of pictures."""
+BANDS: dict[str, Any] = {"segment": 10, "kernel": 4, "filters": 4, "hidden": 3, "outputs": 5}
+SIGNALS: dict[str, Any] = {
+    "MINA": Mina(**BANDS, rate=250, leads=2),
+    "MINA, attention to rhythm": Mina(**BANDS, attention="rhythm", low=(0.0,), high=(0.0,)),
+    "MINA, convolutions alone": Mina(**BANDS, attention="none", recurrent=False, low=(1.0, 0.0), high=(0.0, 20.0)),
+    "deep convolutions": EcgCnn(blocks=5, filters=3, doubled=2, kernel=4),
+    "Transformer of signals": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12, leads=2),
+}
+"""Pages that read signals; as those of pictures."""
+OF_SIGNALS: dict[str, dict[str, Head]] = {
+    "trunk": {},
+    "classes": {"rhythms": Head("sequence", 3)},
+    "segments": {"tagging": Head("token", 4)},
+}
 OF_RECORDINGS: dict[str, dict[str, Head]] = {
     "trunk": {},
     "classes": {"speech_classification": Head("sequence", 3)},
@@ -190,7 +207,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_every_table_has_a_case() -> None:
     own = [table for table in huggingface.TABLES.values() if table.config.__module__.startswith("unmask.")]
     tables = [one for table in own for one in (table, *table.variants)]
-    written = [table_of(config) for config in (*CONFIGS.values(), *PICTURES.values(), *RECORDINGS.values())]
+    written = [
+        table_of(config) for config in (*CONFIGS.values(), *PICTURES.values(), *RECORDINGS.values(), *SIGNALS.values())
+    ]
     assert not [table.model_type for table in tables if not any(table is one for one in written)]
 
 
@@ -244,10 +263,24 @@ def test_a_folder_of_a_model_of_recordings_brings_back_the_same_model(name: str,
     asked = OF_RECORDINGS[heads]
     if {head.kind for head in asked.values()} - set(kinds(RECORDINGS[name])):
         pytest.skip(f"{name} has no {heads}")
-    model = RECORDINGS[name].build(asked, seed=3)
+    comes_back(RECORDINGS[name], asked, tmp_path)
+
+
+@pytest.mark.parametrize("heads", OF_SIGNALS)
+@pytest.mark.parametrize("name", SIGNALS)
+def test_a_folder_of_a_model_of_signals_brings_back_the_same_model(name: str, heads: str, tmp_path: Path) -> None:
+    comes_back(SIGNALS[name], OF_SIGNALS[heads], tmp_path)
+
+
+def comes_back(config: Any, asked: dict[str, Head], tmp_path: Path) -> None:
+    model = config.build(asked, seed=3)
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            if name in model.state_dict():
+                buffer.add_(1)  # such as running statistics
     huggingface.save(tmp_path / "a", model)
     loaded = huggingface.load(tmp_path / "a")
-    assert loaded.model.config == RECORDINGS[name].in_folder(asked)  # with the numbers of outputs
+    assert loaded.model.config == config.in_folder(asked)  # with the numbers of outputs
     assert set(loaded.model.heads) == set(asked)
     a, b = model.state_dict(), loaded.model.state_dict()
     assert a.keys() == b.keys()

@@ -17,6 +17,7 @@ from unmask.data import collate
 from unmask.data.bitext.batching import source_batch
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.signals.processor import SignalProcessor
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models import (
@@ -38,13 +39,16 @@ from unmask.models import (
 from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
+from unmask.models.ecg_cnn import EcgCnn
 from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
+from unmask.models.mina import Mina
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.resnet import ResNet
+from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import Swin
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.models.vgg import Vgg
@@ -121,6 +125,13 @@ RECORDINGS: dict[str, ModelConfig] = {
     "cpc": Cpc(channels=(6, 8), kernels=(7, 6), strides=(4, 4), dim=12, layers=2),
     "mfcc-cnn": MfccCnn(rate=1_000, bands=8, cepstra=4, widths=(6, 8), strides=(1, 2), kernel=3),
 }
+SIGNALS: dict[str, Any] = {
+    "mina": Mina(segment=10, kernel=4, filters=4, hidden=3, outputs=5, leads=2),
+    "cnn": Mina(segment=10, kernel=4, filters=4, attention="none", recurrent=False, low=(0.0,), high=(0.0,)),
+    "ecg-cnn": EcgCnn(blocks=5, filters=3, doubled=2, kernel=5, leads=2),
+    "ecg-cnn-even": EcgCnn(blocks=6, filters=3, doubled=3, kernel=4),
+    "signal-transformer": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12),
+}
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
@@ -187,7 +198,9 @@ def test_no_page_is_left_out() -> None:
         for kind in below(ModelConfig)
         if kind.__module__.startswith("unmask.models.") and is_dataclass(kind) and not kind.__abstractmethods__
     }
-    assert concrete == {type(page) for page in (*PAGES.values(), *PICTURES.values(), *RECORDINGS.values())}
+    assert concrete == {
+        type(page) for page in (*PAGES.values(), *PICTURES.values(), *RECORDINGS.values(), *SIGNALS.values())
+    }
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -234,6 +247,36 @@ def test_recordings_are_answered_alike_alone_padded_and_packed(name: str) -> Non
         first = answers(processor.collate(examples[:1]))
         for found, wanted in zip(first, padded, strict=True):
             torch.testing.assert_close(found, wanted[: len(found)], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_signals_are_answered_alike_alone_padded_and_packed(name: str) -> None:
+    page = SIGNALS[name]
+    model = page.build({"tagging": Head("token", 3), "classification": Head("sequence", 2)}, seed=0).double().eval()
+    processor, rng = SignalProcessor().for_model(page), np.random.default_rng(0)
+    with torch.no_grad():
+        for key, x in model.state_dict().items():
+            if "running" in key:
+                x.copy_(torch.from_numpy(rng.uniform(0.5, 2, len(x))))  # as after some training
+    examples = [processor.example(rng.standard_normal((n, page.leads))) for n in (400, 20, 97, 250)]
+
+    def answers(batch: Batch, sizes: list[int]) -> list[Tensor]:
+        assert batch.starts is not None
+        assert batch.signal is not None
+        batch = replace(batch, signal=batch.signal.map(lambda x: x.double() if x.is_floating_point() else x))
+        hidden_BTD = model(batch)
+        assert hidden_BTD.shape == (*batch.tokens.shape, page.width)
+        places = torch.cat([start + torch.arange(n) for start, n in zip(batch.starts, sizes, strict=True)])
+        of_segments = model.answer("tagging", hidden_BTD, places, batch)
+        return [of_segments, model.answer("classification", hidden_BTD, batch.starts, batch)]
+
+    with torch.no_grad():
+        each = [answers(processor.collate([one]), [len(one.tokens)]) for one in examples]
+        alone = [torch.cat(found) for found in zip(*each, strict=True)]
+        sizes = [len(one.tokens) for one in examples]
+        for batch in (processor.collate(examples), collate.pack(examples, 130, processor.pad)):
+            for found, wanted in zip(answers(batch, sizes), alone, strict=True):
+                torch.testing.assert_close(found, wanted)
 
 
 @pages

@@ -48,6 +48,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "data.pictures.processor",
         "data.recordings.processor",
         "data.recordings.characters",
+        "data.signals.processor",
     },
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data", "generate"},

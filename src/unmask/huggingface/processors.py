@@ -12,6 +12,7 @@ from unmask.data.bitext.numbers import Numbers
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.signals.processor import SignalProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
@@ -203,4 +204,22 @@ class Recordings(ProcessorFiles[RecordingProcessor]):
         return processor.for_model(model.config).save(folder)
 
 
-TOKENS, SIDES, VECTORS, PICTURES, RECORDINGS = Tokens(), Sides(), Vectors(), Images(), Recordings()
+class Signals(ProcessorFiles[SignalProcessor]):
+    """For models of signals: a `SignalProcessor`."""
+
+    processor = SignalProcessor
+    files = signs = ("preprocessor_config.json",)
+
+    def open(self, folder: Path, config: Any) -> SignalProcessor:
+        return SignalProcessor.load(folder).for_model(config)
+
+    def fitted(self, processor: SignalProcessor, config: Any) -> SignalProcessor:
+        """The rate, the segments and the leads of the model."""
+        return processor.for_model(config)
+
+    def save(self, processor: SignalProcessor, folder: Path, model: Any) -> list[str]:
+        return processor.for_model(model.config).save(folder)
+
+
+TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
+PICTURES, RECORDINGS, SIGNALS = Images(), Recordings(), Signals()

@@ -10,6 +10,7 @@ from unmask.metrics.classes import confusion, of_classes, of_label_sets, per_cla
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
 from unmask.metrics.hypotheses import tokenised_lines
 from unmask.metrics.ngrams import textbook_bleu
+from unmask.metrics.probabilities import areas, intervals, of_probabilities
 from unmask.metrics.ranking import mean_reciprocal_rank, of_neighbours, of_ranks, ranks, recall_at
 from unmask.metrics.recognition import align, character_errors, of_transcripts, word_errors
 from unmask.metrics.scores import of_scores
@@ -39,6 +40,7 @@ __all__ = [
     "Score",
     "align",
     "are_iob",
+    "areas",
     "best_threshold",
     "bleu",
     "by_length",
@@ -48,6 +50,7 @@ __all__ = [
     "confusion",
     "exact_match",
     "exact_match_accuracy",
+    "intervals",
     "mean_reciprocal_rank",
     "multi30k_bleu",
     "normalise_answer",
@@ -55,6 +58,7 @@ __all__ = [
     "of_classes",
     "of_label_sets",
     "of_neighbours",
+    "of_probabilities",
     "of_ranks",
     "of_scores",
     "of_spans",

@@ -8,11 +8,16 @@ from typing import Literal
 from unmask.models.cct import SIZES as CCT_SIZES
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
+from unmask.models.ecg_cnn import SIZES as ECG_SIZES
+from unmask.models.ecg_cnn import EcgCnn
 from unmask.models.mfcc_cnn import SIZES as MFCC_SIZES
 from unmask.models.mfcc_cnn import MfccCnn
+from unmask.models.mina import SIZES as MINA_SIZES
+from unmask.models.mina import Mina
 from unmask.models.model import ModelConfig
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
+from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import SIZES as SWIN_SIZES
 from unmask.models.swin import Swin
 from unmask.models.vgg import SIZES as VGG_SIZES
@@ -24,6 +29,7 @@ from unmask.tasks.image_classification import PictureOptions
 from unmask.tasks.picture_training import Augmenting
 from unmask.tasks.registry import task_with
 from unmask.tasks.rows import TaskOptions
+from unmask.tasks.signal_classification import SignalOptions
 from unmask.tasks.speech_classification import SpeechOptions
 from unmask.tasks.speech_recognition import RecognitionOptions
 from unmask.train.optim import Optimizer, Schedule
@@ -85,6 +91,50 @@ def mfcc_cnn_transcripts() -> FineTuning:
     optimizer = Optimizer(algorithm="adamw", lr=1e-2, weight_decay=0.1)
     fit = Fit(minutes=5.0, batch_size=8, optimizer=optimizer, schedule=Schedule(warmup=0.1), evaluations=10.0)
     return _new(MfccCnn(widths=(32, 32, 48, 48), dropout=0.3), RecognitionOptions(speed=0.1), fit)
+
+
+def mina() -> FineTuning:
+    """Electrocardiograms, by MINA as published: four bands, attention to beats, rhythm and bands (0.1 M parameters):
+    minutes on a laptop."""
+    return _of_signals(Mina(), lr=3e-3)
+
+
+def acrnn() -> FineTuning:
+    """As mina, without bands and knowledge: convolutions, an LSTM, and attention to segments (Hong et al. 2019)."""
+    return _of_signals(Mina(**MINA_SIZES["acrnn"]), lr=3e-3)
+
+
+def crnn() -> FineTuning:
+    """As acrnn, without attention: convolutions and an LSTM over segments of a signal."""
+    return _of_signals(Mina(**MINA_SIZES["crnn"]), lr=3e-3)
+
+
+def cnn_signal() -> FineTuning:
+    """As crnn, without the LSTM: one layer of convolutions in the segments of a signal."""
+    return _of_signals(Mina(**MINA_SIZES["cnn"]), lr=3e-3)
+
+
+def ecg_cnn() -> FineTuning:
+    """Electrocardiograms, by twelve residual blocks of convolutions (0.2 M parameters): minutes on a laptop."""
+    return _of_signals(EcgCnn(**ECG_SIZES["tiny"]), lr=3e-3)
+
+
+def ecg_cnn_base() -> FineTuning:
+    """Electrocardiograms, by the deep convolutional network of Hannun et al. (2019), 10 M parameters: a GPU."""
+    return _of_signals(EcgCnn(), lr=1e-3)
+
+
+def transformer_signal() -> FineTuning:
+    """Records of sensors, by a Transformer of four layers over their segments (0.8 M parameters): minutes on a
+    laptop."""
+    return _of_signals(SignalTransformer(), lr=1e-3)
+
+
+def _of_signals(page: ModelConfig, lr: float) -> FineTuning:
+    """Short runs on windows of ten seconds, as published for MINA, in smaller batches."""
+    optimizer = Optimizer(algorithm="adamw", lr=lr, weight_decay=0.01)
+    fit = Fit(minutes=MINUTES, batch_size=32, optimizer=optimizer, schedule=Schedule(warmup=0.1))
+    return _new(page, SignalOptions(), fit)
 
 
 def _small(page: ModelConfig, algorithm: Literal["muon", "adamw"] = "muon", lr: float = 1e-2) -> FineTuning:

@@ -17,6 +17,7 @@ from unmask.tasks.question_answering import QuestionAnswering
 from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, task_named, task_of, task_on
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
+from unmask.tasks.signal_classification import SignalClassification
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
@@ -37,6 +38,7 @@ __all__ = [
     "QuestionAnswering",
     "Regression",
     "Roles",
+    "SignalClassification",
     "SpeechClassification",
     "SpeechRecognition",
     "Tagging",
@@ -70,6 +72,7 @@ for task in (
     PictureEmbedding,
     SpeechClassification,
     SpeechRecognition,
+    SignalClassification,
     Verification,
 ):
     TASKS[task.task_name] = task

@@ -71,7 +71,7 @@ class Encoded:
             return f"{share} are longer than {self.length} {self.unit} and were cut."
         if self.split:
             share = f"{self.split:,} of {len(self.rows):,} rows ({self.split / len(self.rows):.1%})"
-            return f"{share} are longer than {self.length} tokens and were split into windows."
+            return f"{share} are longer than {self.length} {self.unit} and were split into windows."
         return ""
 
     def said(self, processor: Processor[Any]) -> str:

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from unmask.data.files.damage import check_readable
 from unmask.data.labelled.rows import Row
 from unmask.data.recordings.decoding import header
 from unmask.data.recordings.features import Mfcc
-from unmask.data.recordings.reading import Recording, check_readable
+from unmask.data.recordings.items import RECORDINGS
+from unmask.data.recordings.reading import Recording
 from unmask.errors import UnmaskError
 from unmask.tasks.lexical import regression
 
@@ -44,7 +46,7 @@ def statistics(rows: Sequence[Row], rate: int) -> np.ndarray:
             found.append(np.concatenate([frames_FC.mean(0), frames_FC.std(0)]))
         except UnmaskError as error:
             broken.append(str(error))
-    check_readable(broken, len(rows))
+    check_readable(broken, len(rows), RECORDINGS.noun)
     return np.stack(found)
 
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.dataset import Dataset, hold_out_groups
 from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
 from unmask.data.recordings.decoding import SUFFIXES
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import Recording, Wanted, are_recordings, hold_out_groups, labelled
+from unmask.data.recordings.reading import Recording, Wanted, are_recordings, labelled
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig

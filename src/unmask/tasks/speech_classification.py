@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
 from unmask.data.recordings import synthetic
+from unmask.data.recordings.items import RECORDINGS
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import doubts
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.one_label import OneLabel
@@ -56,7 +57,7 @@ class SpeechClassification(OneLabel, RecordingTask):
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
-        for sentence in doubts(sets):
+        for sentence in doubts(sets, RECORDINGS.noun):
             say(sentence)
         return cls(labels, weighing=options.weighing(counts_of(sets["train"], labels)), augmenting=options)
 

@@ -8,7 +8,7 @@ import os
 import secrets
 import tempfile
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -102,3 +102,16 @@ def check_damaged(reasons: Iterable[str], count: int, noun: str, most: float = M
             f"{damaged(reasons, count, noun)} At most {most:.0%} may be damaged; remove them, "
             "or build a corpus with a larger --most-damaged."
         )
+
+
+def check_readable(reasons: Sequence[str], count: int, noun: str) -> None:
+    """Raises UnmaskError for labelled files that cannot be read, if there are any.
+
+    reasons  of each of them
+    count    number of all files
+    noun     one of them: "recording"
+    """
+    if reasons and count == 1:
+        raise UnmaskError(reasons[0])
+    if reasons:
+        raise UnmaskError(f"{damaged(reasons, count, noun)} Remove them from the rows.")

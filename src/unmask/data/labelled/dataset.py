@@ -235,6 +235,28 @@ def hold_out_classes(dataset: Dataset, count: int, rng: np.random.Generator) -> 
     return dataset.take(held), dataset.take(i for i, row in enumerate(dataset) if row.label not in drawn)
 
 
+def hold_out_groups(dataset: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+    """All rows of groups that are drawn at random until they have `count` rows, and the other rows, both in the order
+    of the file. Raises UnmaskError if there are fewer than two groups."""
+    groups = [row.group for row in dataset]
+    names = sorted(set(groups))
+    if len(names) < 2:
+        raise UnmaskError(
+            f"{dataset.path} has {plural(len(names), 'group')}: too few to hold one out; give --dev FILE, or leave "
+            "--group out."
+        )
+    drawn, rows = set[str](), 0
+    for i in rng.permutation(len(names)).tolist()[:-1]:
+        if rows >= count:
+            break
+        drawn.add(names[i])
+        rows += groups.count(names[i])
+    return (
+        dataset.take(i for i, group in enumerate(groups) if group in drawn),
+        dataset.take(i for i, group in enumerate(groups) if group not in drawn),
+    )
+
+
 def in_turns(rows: Iterable[R]) -> list[R]:
     """The first row of each class, then the second ones, and so on: the first rows cover all classes."""
     counts, turns = Counter[str](), []

@@ -15,6 +15,7 @@ class Row:
     words, tags  of equal length; empty if the row is a text
     predicate    index of the word whose arguments the tags mark (semantic role labelling)
     id           the name of the row in the file, for submissions; empty if it has none
+    group        what must not be in two splits at once, such as the speaker or the patient; empty if it is not known
     place        "file:line", for messages
     """
 
@@ -26,6 +27,7 @@ class Row:
     tags: tuple[str, ...] = ()
     predicate: int | None = None
     id: str = ""
+    group: str = ""
     place: str = ""
 
     @property

@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.files.damage import check_readable
+from unmask.data.recordings.items import RECORDINGS
 from unmask.data.recordings.processor import RecordingProcessor
-from unmask.data.recordings.reading import Recording, check_readable
+from unmask.data.recordings.reading import Recording
 from unmask.errors import UnmaskError
 from unmask.types import Example
 
@@ -106,7 +108,9 @@ class RecordingExamples(Sequence[Example]):
         Raises UnmaskError, which counts the damaged recordings, and names the first.
         """
         with ThreadPoolExecutor() as pool:
-            check_readable([error for error in pool.map(self._error, range(len(self))) if error], len(self))
+            check_readable(
+                [error for error in pool.map(self._error, range(len(self))) if error], len(self), RECORDINGS.noun
+            )
 
     def _error(self, index: int) -> str:
         try:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unmask.data.files.cells import span_in
 from unmask.data.files.items import FILES, Item, Items, Medium, visible
 from unmask.data.files.lines import lines
 from unmask.data.recordings.decoding import SUFFIXES, Source
 from unmask.errors import UnmaskError
-
-BEGINS, ENDS = ("begin", "start", "onset"), ("end", "stop", "offset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +85,6 @@ def is_manifest(path: Path) -> bool:
     except UnmaskError:  # the reader of tables says what is wrong
         return False
     return "\t" not in first and "/" in first and os.path.isdir(first)  # a `Path` raises errors for a long line
-
-
-def span_in(cells: Mapping[str, Any], place: str) -> tuple[float, float | None]:
-    """The begin and end of a row in seconds; (0, None) without such columns, or where they are empty. Raises
-    UnmaskError for values that are no seconds in ascending order."""
-    begin, end = (next((cells[name] for name in usual if name in cells), None) for usual in (BEGINS, ENDS))
-    found = _seconds(begin, place) or 0.0, _seconds(end, place)
-    if found[1] is not None and found[1] <= found[0]:
-        raise UnmaskError(f"{place}: a part that begins at {found[0]:g} s cannot end at {found[1]:g} s.")
-    return found
-
-
-def _seconds(value: Any, place: str) -> float | None:
-    if value is None or str(value).strip() == "":
-        return None
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if not 0 <= found < math.inf:
-        raise UnmaskError(f"{place}: the begin and end of a recording must be seconds, not {value!r}.")
-    return found
 
 
 @dataclass(frozen=True)

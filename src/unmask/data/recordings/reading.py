@@ -7,32 +7,28 @@ Shapes: N samples of a recording.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.cells import SAID, Pattern, column_in, is_pattern, span_in, value_in
 from unmask.data.files.corpora import RECORDINGS as CORPUS
 from unmask.data.files.corpora import format_of
-from unmask.data.files.damage import damaged
-from unmask.data.files.items import BYTES, PATH, SHOWN, class_of, visible
-from unmask.data.files.tables import column_of, guess_format, read_table
+from unmask.data.files.items import BYTES, PATH, class_of, visible
+from unmask.data.files.tables import guess_format, read_table
 from unmask.data.labelled.dataset import Dataset, in_turns
-from unmask.data.labelled.rows import Row, listed
+from unmask.data.labelled.rows import Row
 from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.decoding import SUFFIXES, Source, decode, digest_of, header
-from unmask.data.recordings.items import RECORDINGS, holds_recordings, items_of, span_in
+from unmask.data.recordings.items import RECORDINGS, holds_recordings, items_of
 from unmask.errors import UnmaskError, plural
 
 SPEAKERS = ("speaker", "speaker_id", "client_id")
 TRANSCRIPTS = ("text", "transcript", "transcription", "sentence")
 """Usual names of columns."""
-
-SAID = {"label": "labels", "text": "transcripts", "group": "groups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +38,11 @@ class Recording(Row):
     source  the path of a file, or its bytes
     begin   of the part, in seconds
     end     of the part, in seconds; None: the end of the recording
-    group   what must not be in two splits at once, such as the speaker; empty if it is not known
     """
 
     source: Source = field(default=b"", compare=False)
     begin: float = 0.0
     end: float | None = None
-    group: str = ""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -214,52 +208,6 @@ def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Data
     return Dataset(path, tuple(rows), {"recording": recording, **roles, **dict.fromkeys(find, "names")})
 
 
-class Pattern:
-    """A regular expression with one group in brackets, which finds a value in the name of a file.
-
-    Raises UnmaskError about `option` for one that is not valid.
-    """
-
-    def __init__(self, expression: str, option: str) -> None:
-        self.option = option
-        try:
-            self.compiled = re.compile(expression)
-        except re.error as error:
-            raise UnmaskError(f"{option} {expression} is not a regular expression: {error}.") from None
-        if self.compiled.groups != 1:
-            raise UnmaskError(f"{option} {expression} must have one group in brackets, such as '_([a-z]+)_'.")
-
-    def __call__(self, name: str, place: str) -> str:
-        """Raises UnmaskError, which begins with `place`, for a name in which nothing is found."""
-        found = self.compiled.search(name)
-        if found is None or not found[1]:
-            raise UnmaskError(f"{place}: {self.option} {self.compiled.pattern} finds nothing in the name {name}.")
-        return found[1]
-
-
-def is_pattern(name: str | None) -> bool:
-    """Whether the name of a column is an expression for the names of files instead."""
-    return name is not None and "(" in name
-
-
-def column_in(names: Sequence[str], asked: str | None, usual: Sequence[str], what: str, path: Path) -> str:
-    """The column of this name, ignoring case, else the first with a usual one. Raises UnmaskError if there is none."""
-    found = column_of(names, (asked,) if asked else usual)
-    if found is None and asked:
-        raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
-    if found is None:
-        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
-    return found
-
-
-def value_in(cells: Mapping[str, Any], column: str, place: str) -> str:
-    """The value of a row. Raises UnmaskError if it is empty."""
-    value = cells.get(column)
-    if value is None or not str(value).strip():
-        raise UnmaskError(f"{place}: the column '{column}' is empty; every recording needs a value.")
-    return str(value).strip()
-
-
 def named_recordings(folder: Path) -> tuple[Sequence[Source], list[str]]:
     """The recordings of a folder and its subfolders, or of a corpus, and their names. Raises UnmaskError if there are
     none."""
@@ -272,56 +220,3 @@ def named_recordings(folder: Path) -> tuple[Sequence[Source], list[str]]:
     if not found:
         raise UnmaskError(f"{folder} has no recordings: files such as {RECORDINGS.usual}, in it or in folders in it.")
     return found, [str(path.relative_to(folder)) for path in found]
-
-
-def check_readable(reasons: Sequence[str], count: int) -> None:
-    """Raises UnmaskError for labelled recordings that cannot be read, if there are any.
-
-    reasons  of each of them
-    count    number of all recordings
-    """
-    if reasons and count == 1:
-        raise UnmaskError(reasons[0])
-    if reasons:
-        raise UnmaskError(f"{damaged(reasons, count, RECORDINGS.noun)} Remove them from the rows.")
-
-
-def doubts(sets: Mapping[str, Dataset]) -> Iterator[str]:
-    """Sentences on classes that a set lacks although "train" has them, on groups that are in two sets, and on copies of
-    a recording within a set."""
-    classes = {row.label for row in sets["train"]}
-    groups = {
-        name: {row.group for row in rows if isinstance(row, Recording) and row.group} for name, rows in sets.items()
-    }
-    for name, rows in sets.items():
-        if lacking := sorted(classes - {row.label for row in rows}):
-            yield f"{name} has no recording of {plural(len(lacking), 'class', 'classes')}: {listed(lacking, SHOWN)}."
-        if name != "train" and (common := sorted(groups[name] & groups["train"])):
-            of = f"{len(common):,} of the {plural(len(groups[name]), 'group')} of {name}"
-            yield f"The training rows also hold {of} ({listed(common, SHOWN)})."
-        places, labels = [row.place for row in rows], [row.label for row in rows]
-        copies = copies_of(row.key for row in rows)
-        for note in copies_note(copies, places.__getitem__, labels.__getitem__, RECORDINGS.noun):
-            yield f"{name}: {note}."
-
-
-def hold_out_groups(dataset: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
-    """All rows of groups that are drawn at random until they have `count` rows, and the other rows, both in the order
-    of the file. Raises UnmaskError if there are fewer than two groups."""
-    groups = [row.group for row in dataset if isinstance(row, Recording)]
-    names = sorted(set(groups))
-    if len(names) < 2:
-        raise UnmaskError(
-            f"{dataset.path} has {plural(len(names), 'group')}: too few to hold one out; give --dev FILE, or leave "
-            "--group out."
-        )
-    drawn, rows = set[str](), 0
-    for i in rng.permutation(len(names)).tolist()[:-1]:
-        if rows >= count:
-            break
-        drawn.add(names[i])
-        rows += groups.count(names[i])
-    return (
-        dataset.take(i for i, group in enumerate(groups) if group in drawn),
-        dataset.take(i for i, group in enumerate(groups) if group not in drawn),
-    )

@@ -1,0 +1,1 @@
+"""Signals: records of sensors, such as electrocardiograms, as segments of samples."""

@@ -1,0 +1,239 @@
+"""Signal classification: one label for a record of sensors: the rhythm of an electrocardiogram, an activity, a fault.
+
+Shapes: N rows, C outputs, W windows of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from unmask import metrics
+from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.doubts import doubts
+from unmask.data.labelled.rows import Row
+from unmask.data.signals import synthetic
+from unmask.data.signals.checks import examine
+from unmask.data.signals.examples import SignalExamples
+from unmask.data.signals.processor import SignalProcessor
+from unmask.data.signals.reading import SIGNALS, SignalRow, check_records_apart
+from unmask.errors import UnmaskError
+from unmask.tasks.balance import ClassLoss, Weighing
+from unmask.tasks.encoded import Encoded
+from unmask.tasks.labels import mean_cross_entropy
+from unmask.tasks.one_label import OneLabel
+from unmask.tasks.reading import counts_of, labels_of
+from unmask.tasks.signal_references import MODELS, Experts
+from unmask.tasks.signals import REST, SignalTask
+from unmask.tasks.stand_in import StandIn
+from unmask.tasks.task import Say, Score, Task
+
+TRIALS = 500  # of resampling, for the intervals of a report
+SHOWN = ("accuracy", "macro_f1", "cinc_f1", "roc_auc", "pr_auc", "calibration_error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalOptions(Weighing):
+    """Options for the training of a classifier of records.
+
+    window  seconds of a window: records are cut into windows, each is answered, and the probabilities are averaged
+    step    seconds from one window to the next, in all classes and sets alike; None: half of a window
+    """
+
+    window: float = 10.0
+    step: float | None = None
+
+    def check(self) -> None:
+        super().check()
+        if not self.window > 0 or (self.step is not None and not 0 < self.step <= self.window):
+            raise UnmaskError("--window must be above 0, and --step above 0 and at most the window.")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The answer to a record: the probabilities of its windows [W, C], and where they begin and end [W, 2], in
+    seconds."""
+
+    probabilities: np.ndarray
+    seconds: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """[C]: the probabilities for the record."""
+        return np.asarray(self.probabilities.mean(0))
+
+
+class SignalClassification(OneLabel, SignalTask):
+    """Predict which of the labels a record has: cross-entropy of each window with the label of its record; the answer
+    to a record is the mean of the probabilities of its windows.
+
+    window    seconds of a window
+    step      seconds from one window to the next; None: half of a window
+    weighing  weights of classes in the loss, or the focal loss; None: plain cross-entropy
+    """
+
+    task_name, name, general = "signal-classification", "signal_classification", "classification"
+    options_class = SignalOptions
+    panel = "classifySignal"
+    reference = "the shares of the labels in the training rows"
+    references_are = "logistic regression and a random forest on features of heartbeats, as experts read them"
+
+    def __init__(
+        self,
+        labels: Sequence[str],
+        *,
+        window: float = SignalOptions.window,
+        step: float | None = None,
+        weighing: ClassLoss | None = None,
+    ) -> None:
+        super().__init__(labels, weighing=weighing)
+        self.metric = "macro_f1"  # rhythms are of unequal frequency
+        self.window, self.step = window, step or window / 2
+
+    @classmethod
+    def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        labels = labels_of(sets, say, held_out=held_out)
+        labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
+        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
+            check_records_apart(sets["train"], sets[name])
+        for sentence in doubts(sets, SIGNALS.noun):
+            say(sentence)
+        for name, rows in sets.items():
+            for sentence in examine(rows):
+                say(f"{name}: {sentence}")
+        weighing = options.weighing(counts_of(sets["train"], labels))
+        return cls(labels, window=options.window, step=options.step, weighing=weighing)
+
+    @classmethod
+    def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
+        """As `learned`; windows have no effect on the references, which read whole records."""
+        return cls.learned(sets, SignalOptions(), say, held_out=held_out)
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
+        write = partial(synthetic.write, rate=config.rate)
+        return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
+
+    def settings(self) -> dict[str, Any]:
+        return {"window": self.window, "step": self.step}
+
+    def encode(self, rows: Sequence[Row], processor: SignalProcessor, length: int) -> Encoded:
+        records = [row for row in rows if isinstance(row, SignalRow)]
+        values = np.array([int(self.value(row)[0]) for row in records], np.int64)
+        window, step = (max(1, round(x * processor.rate / processor.segment)) for x in (self.window, self.step))
+        window = min(window, length)
+        examples = SignalExamples(records, processor, self.name, values, window=window, step=min(step, window))
+        split = int((np.bincount(examples.owners, minlength=1) > 1).sum())
+        return Encoded(examples, examples.owners, rows, window, split=split, unit="segments")
+
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
+        assert isinstance(encoded.examples, SignalExamples)
+        encoded.examples.check()
+
+    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Windows:
+        own: Any = encoded.examples[encoded.of_rows[row]]
+        return Windows(np.concatenate(parts), own.seconds)
+
+    # -- scores
+
+    def scores(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, float]:
+        """The metrics of probabilities [N, C]: `metrics.of_classes`, `metrics.of_probabilities`, and the loss."""
+        classes = metrics.of_classes(probabilities.argmax(1), true, self.labels)
+        rest = metrics.of_probabilities(probabilities, true, self.labels)
+        return {**classes, **rest, "loss": mean_cross_entropy(probabilities, true)}
+
+    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
+        """The scores by record; those by window are in `tables`."""
+        return self.scores(*self._arrays(answers, rows))
+
+    def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
+        shares = np.bincount(self._true(train), minlength=len(self.labels)) / len(train)
+        return self.scores(np.tile(shares, (len(rows), 1)), self._true(rows))
+
+    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
+        probabilities, true = self._arrays(answers, rows)
+        return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
+
+    def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+        return np.stack([answer.mean for answer in answers]), self._true(rows)
+
+    def tables(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+        """The scores by window, by record and, where patients have several records, by patient, with intervals; and
+        those of each class against the rest."""
+        probabilities, true = self._arrays(answers, rows)
+        names = [(isinstance(row, SignalRow) and row.group) or str(i) for i, row in enumerate(rows)]
+        several = len(set(names)) < len(names)
+        owners = np.repeat(np.arange(len(rows)), [len(answer.probabilities) for answer in answers])
+        windows = np.concatenate([answer.probabilities for answer in answers])
+        levels: dict[str, tuple[np.ndarray, np.ndarray, Sequence[str]]] = {
+            "windows": (windows, true[owners], [names[i] for i in owners]),
+            "records": (probabilities, true, names),
+        }
+        if several and (patients := self._patients(probabilities, true, names)) is not None:
+            levels["patients"] = patients
+        lines = [self._line(level, *values) for level, values in levels.items()]
+        heads = ["by", "number", *(name for name in SHOWN if any(name in line for line in lines))]
+        drawn = "patients" if several else "records"
+        title = f"Scores with 95 % intervals, by resampling {drawn}"
+        return {
+            title: {"heads": heads, "rows": [[line.get(head, "") for head in heads] for line in lines]},
+            "Each class against the rest, by record": self._against_rest(probabilities, true),
+        }
+
+    def _line(self, level: str, probabilities: np.ndarray, true: np.ndarray, groups: Sequence[str]) -> dict[str, str]:
+        """Name of a metric -> its value and interval, as text."""
+
+        def score(drawn: np.ndarray) -> dict[str, float]:
+            return metrics.of_probabilities(probabilities[drawn], true[drawn], self.labels)
+
+        found = score(np.arange(len(true)))
+        ends = metrics.intervals(score, groups, trials=TRIALS) if len(set(groups)) > 1 else {}
+        cells = {name: f"{value:.3f}" for name, value in found.items()}
+        for name, (low, high) in ends.items():
+            cells[name] = f"{cells[name]} ({low:.3f} to {high:.3f})" if name in cells else ""
+        return {"by": level, "number": f"{len(true):,}", **cells}
+
+    def _patients(
+        self, probabilities: np.ndarray, true: np.ndarray, names: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray, Sequence[str]] | None:
+        """The mean probabilities of the records of each patient; None if a patient's records have several labels."""
+        order, first, of_row = np.unique(names, return_index=True, return_inverse=True)
+        if (true[first][of_row] != true).any():
+            return None
+        sums = np.zeros((len(order), probabilities.shape[1]))
+        np.add.at(sums, of_row, probabilities)
+        return sums / np.bincount(of_row)[:, None], true[first], order.tolist()
+
+    def _against_rest(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, Any]:
+        areas = metrics.areas(probabilities, true)
+        classes = metrics.per_class(probabilities.argmax(1), true, self.labels)
+        lines = []
+        for number, label in enumerate(self.labels):
+            own = [f"{area:.3f}" for area in areas[number]] if number in areas else ["", ""]
+            lines.append([label, f"{classes[label]['support']:,.0f}", f"{classes[label]['f1']:.3f}", *own])
+        return {"heads": ["class", "records", "f1", "roc_auc", "pr_auc"], "rows": lines}
+
+    # -- references and answers
+
+    def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
+        experts = Experts()
+        return {name: partial(self._reference, train, experts, name) for name in MODELS}
+
+    def _reference(self, train: Sequence[Row], experts: Experts, name: str) -> Score:
+        answer = experts.fitted(name, train, self._true(train), len(self.labels))
+        return lambda rows: self.scores(answer(rows), self._true(rows))
+
+    def answer(self, row: Row, found: Any) -> dict[str, Any]:
+        """{"label", "probability", "scores": {label: probability}, "windows": [{"begin", "end", "label",
+        "probability"}]}, with seconds."""
+        windows = [
+            {"begin": begin, "end": end, "label": self.labels[int(p.argmax())], "probability": float(p.max())}
+            for (begin, end), p in zip(found.seconds.tolist(), found.probabilities, strict=True)
+        ]
+        return {**super().answer(row, found.mean[None]), "windows": windows}

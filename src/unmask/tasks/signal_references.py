@@ -1,0 +1,83 @@
+"""Plain references for electrocardiograms: a logistic regression and a random forest on the features of beats.
+
+Shapes: N records, F features of all leads, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from unmask.data.files.damage import damaged
+from unmask.data.labelled.rows import Row
+from unmask.data.signals.beat_features import features
+from unmask.data.signals.reading import SignalRow
+from unmask.errors import UnmaskError
+from unmask.tasks.lexical import regression
+
+RATE = 300.0  # samples a second that every record is resampled to
+TREES, LEAF = 300, 2  # of the forest: trees, and least rows of a leaf
+
+Answer = Callable[[Sequence[Row]], np.ndarray]
+"""Records -> probabilities [N, C]."""
+
+
+class Experts:
+    """Features of records, which are computed once for all references."""
+
+    def __init__(self) -> None:
+        self._known: dict[Row, np.ndarray] = {}
+
+    def features(self, rows: Sequence[Row]) -> np.ndarray:
+        """[N, F]: the features of the beats of each lead. Raises UnmaskError, after the last record, if some cannot be
+        read: it counts them, and names the first."""
+        broken = []
+        for row in rows:
+            assert isinstance(row, SignalRow)
+            if row in self._known:
+                continue
+            try:
+                leads_LN = row.signal(RATE).samples.T
+            except UnmaskError as error:
+                broken.append(str(error))
+                continue
+            self._known[row] = np.concatenate([features(lead_N, RATE) for lead_N in leads_LN])
+        if broken:
+            raise UnmaskError(f"{damaged(broken, len(rows), 'record')} Remove them from the rows.")
+        widths = {len(self._known[row]) for row in rows}
+        if len(widths) > 1:
+            raise UnmaskError(
+                "The records have unequal numbers of leads, so that there are no features of all of them."
+            )
+        return np.stack([self._known[row] for row in rows])
+
+    def fitted(self, name: str, train: Sequence[Row], true_N: np.ndarray, count: int) -> Answer:
+        """The answers of a reference in MODELS that is fitted on the training records, of classes `true_N`. Raises
+        UnmaskError as `features`."""
+        answer = MODELS[name](self.features(train), true_N, count)
+        return lambda rows: answer(self.features(rows))
+
+
+def logistic(features_NF: np.ndarray, true_N: np.ndarray, count: int) -> regression.Answer:
+    """A logistic regression on standardised features (ExpertLR in Hong et al. 2019, "MINA", section 4)."""
+    mean_F, deviation_F = features_NF.mean(0), np.maximum(features_NF.std(0), 1e-8)
+    answer = regression.classes((features_NF - mean_F) / deviation_F, true_N, count)
+    return lambda found_NF: answer((found_NF - mean_F) / deviation_F)
+
+
+def forest(features_NF: np.ndarray, true_N: np.ndarray, count: int) -> regression.Answer:
+    """A random forest (Breiman 2001; ExpertRF in Hong et al. 2019), always of the same trees."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    model: Any = RandomForestClassifier(TREES, min_samples_leaf=LEAF, class_weight="balanced_subsample", random_state=0)
+    model.fit(features_NF, true_N)
+    return lambda found_NF: regression.in_columns(model.predict_proba(found_NF), model.classes_, count)
+
+
+MODELS: Mapping[str, Callable[[np.ndarray, np.ndarray, int], regression.Answer]] = {
+    "expert-lr": logistic,
+    "expert-rf": forest,
+}
+"""Name of a reference -> (features [N, F], classes [N], C) -> its answers to other features."""
