@@ -161,4 +161,15 @@ def render_evaluation(scores: Mapping[str, Any]) -> str:
         for label, found in scores["classes"].items():
             numbers = "".join(f"{found[name]:10.4f}" for name in names)
             lines.append(f"{label:<{width}}{numbers}{int(found['support']):10,}")
+    for title, table in scores.get("tables", {}).items():
+        cells = [
+            table["heads"],
+            *([f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in row] for row in table["rows"]),
+        ]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines += [
+            "",
+            f"{title}:",
+            *("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells),
+        ]
     return "\n".join(lines)

@@ -23,7 +23,7 @@ CLIPPED_SHARE = 0.005
 UPRIGHT = frozenset(("ecg", "i", "ii", "mlii"))
 """Leads of an electrocardiogram whose R wave goes up in most people."""
 BASELINE = 0.2  # seconds over which the baseline is averaged
-INVERTED = 2.0  # the downward waves of an inverted lead are this many times as large as the upward ones
+INVERTED = 1.5  # the downward waves of an inverted lead are this many times as large as the upward ones
 
 GAPS = "with values that are no numbers: the gaps are filled by straight lines"
 EMPTY = "with a lead that never changes"

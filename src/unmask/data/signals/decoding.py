@@ -25,7 +25,7 @@ from unmask.data.signals.signal import (
 from unmask.errors import UnmaskError
 
 SURE = frozenset((".hea", ".mat", ".edf", ".npy", ".npz", ".dat"))
-TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet"))
+TABLES = frozenset((".csv", ".tsv", ".parquet"))
 SUFFIXES = SURE | TABLES
 """Suffixes of files of records. Files with those of TABLES may be anything else too."""
 MOST_BYTES = 1 << 30  # of a file

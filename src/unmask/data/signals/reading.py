@@ -157,7 +157,7 @@ def are_signals(path: Path) -> bool:
         if format_by_name(path) in (None, "conll"):
             return False
         cells = next(rows_of(path, format_by_name(path) or ""), (0, {}))[1]
-        source = _source(cells, SIGNALS.column(_names(cells), None, path), path.parent, str(path), None)
+        source = _source(cells, SIGNALS.column(_names(cells), None, path), path.parent, str(path), 1.0)
     except UnmaskError:  # the reader of texts says what is wrong
         return False
     return isinstance(source, Signal) or (isinstance(source, Path) and source.suffix.lower() in SUFFIXES)

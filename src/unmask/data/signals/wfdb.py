@@ -230,6 +230,7 @@ def annotations_in(content: bytes, name: str) -> Annotations:
 def write(path: Path, signal: Signal, beats: Annotations | None = None, *, gain: float = 1000.0) -> None:
     """Write a record: the header `path` (.hea), samples in format 16 beside it (.dat), and maybe annotations (.atr).
 
+    path  its name has no spaces: headers cannot hold them
     gain  numbers of a unit
 
     Raises UnmaskError for values that do not fit into 16 bits.
