@@ -47,6 +47,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "data.bitext.numbers",
         "data.pictures.processor",
         "data.recordings.processor",
+        "data.signals.processor",
         "data.recordings.characters",
     },
     "metrics": GROUND,
