@@ -49,7 +49,6 @@ MAY_KNOW: dict[str, set[str]] = {
         "data.recordings.processor",
         "data.signals.processor",
         "data.recordings.characters",
-        "data.signals.processor",
     },
     "metrics": GROUND,
     "tasks": ANSWERING | {"metrics", "data", "generate"},

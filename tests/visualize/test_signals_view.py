@@ -84,7 +84,17 @@ def test_a_model_without_attention_shows_none(folder):
 
 
 def test_the_verb_writes_a_page_and_refuses_what_is_no_record(folder, tmp_path, capsys):
-    main(["show", "signal", "--model", str(folder / "mina"), str(folder / "patient02/00.hea"), "--out", f"{tmp_path}/x.html"])
+    main(
+        [
+            "show",
+            "signal",
+            "--model",
+            str(folder / "mina"),
+            str(folder / "patient02/00.hea"),
+            "--out",
+            f"{tmp_path}/x.html",
+        ]
+    )
     page = (tmp_path / "x.html").read_text()
     data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
     assert data["view"] == "recording"
