@@ -66,11 +66,10 @@ def test_a_folder_with_labels_as_in_the_challenges(tmp_path: Path) -> None:
     (tmp_path / "REFERENCE.csv").write_text("A1,N\nA2,N\nA9,N\n")
     (tmp_path / "REFERENCE-v2.csv").write_text("record,label\nA2,A\nA3,~\n")
     (tmp_path / "RECORDS").write_text("A1\nA2\n")
-    # sorted by name, "-" comes before ".": the plain file is the last one and corrects the other
     found = labelled(tmp_path)
-    assert {row.id: row.label for row in found} == {"A1": "N", "A2": "N", "A3": "~"}
-    assert len(found.notes) == 3
-    assert "1 record of REFERENCE-v2.csv without a file (A9)" in found.notes
+    assert {row.id: row.label for row in found} == {"A1": "N", "A2": "A", "A3": "~"}
+    assert "1 label corrected by a later file of labels" in found.notes
+    assert "1 label of a record without a file (A9)" in found.notes
     assert "1 record without a label, left out (A4)" in found.notes
     alone = labelled(tmp_path / "REFERENCE-v2.csv")
     assert {row.id: row.label for row in alone} == {"A2": "A", "A3": "~"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
 from collections import Counter
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from scipy.io import savemat
 
-from unmask.data.signals import wfdb
+from unmask.data.signals import matlab, wfdb
 from unmask.data.signals.decoding import annotations_of, decode, digest_of, header, read
 from unmask.data.signals.signal import Annotations, Signal, resample, resampled
 from unmask.errors import UnmaskError
@@ -231,6 +232,63 @@ def test_arrays_and_tables(content: object, rate: float | None, leads: tuple[str
     if rate is None:
         with pytest.raises(UnmaskError, match="does not say its samples a second"):
             read(raw)
+
+
+SHAPES = st.tuples(st.integers(1, 30), st.integers(1, 3))
+TYPES = ["f8", "f4", "i4", "i2", "u2", "u1"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from(["val", "fs", "ecg_data", "x1"]),
+        arrays_of.arrays(st.sampled_from(TYPES), SHAPES, elements=st.integers(0, 200)),
+        max_size=4,
+    ),
+    st.sampled_from([{"format": "4"}, {}, {"do_compression": True}]),
+)
+def test_matlab_files_of_scipy(values: dict[str, np.ndarray], options: dict[str, object]) -> None:
+    file = io.BytesIO()
+    others = {"text": "abc", "cells": np.array([1, "a"], object), "deep": {"val": np.ones(3)}}
+    savemat(file, {**values, **({} if "format" in options else others)}, **options)  # type: ignore[arg-type]
+    content = file.getvalue()
+    found = matlab.arrays_in(content) if content else {}
+    assert found.keys() == values.keys()
+    for name, array in values.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_matlab_files_of_big_endian_machines() -> None:
+    numbers = np.arange(6.0).reshape(2, 3)
+    old = struct.pack(">5i", 1000, 2, 3, 0, 4) + b"val\0" + numbers.T.astype(">f8").tobytes()
+    np.testing.assert_array_equal(matlab.arrays_in(old)["val"], numbers)
+    parts = [(6, struct.pack(">II", 6, 0)), (5, struct.pack(">ii", 2, 3)), (1, b"signal\0\0")]
+    parts.append((9, numbers.T.astype(">f8").tobytes()))
+    body = b"".join(struct.pack(">II", kind, len(data)) + data for kind, data in parts)
+    new = b"MATLAB 5.0".ljust(124) + b"\1\0MI" + struct.pack(">II", 14, len(body)) + body
+    np.testing.assert_array_equal(matlab.arrays_in(new)["signal"], numbers)
+
+
+def compressed() -> bytes:
+    file = io.BytesIO()
+    savemat(file, {"val": WAVE}, do_compression=True)
+    return file.getvalue()
+
+
+SOUND = [
+    *(saved(val=WAVE), old_matlab(), compressed(), numpy_file(WAVE), zipped(signal=WAVE), text(",", "t,I,II", 125)),
+    edf([100], ["II"], [np.zeros(400, np.int16)]),
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(SOUND), st.lists(st.tuples(st.integers(0, 600), st.integers(0, 255)), min_size=1, max_size=5))
+def test_any_damage_is_read_or_refused(content: bytes, changes: list[tuple[int, int]]) -> None:
+    damaged = bytearray(content)
+    for place, value in changes:
+        damaged[place % len(damaged)] = value
+    with contextlib.suppress(UnmaskError):
+        assert read(bytes(damaged), own_rate=100).samples.ndim == 2
 
 
 def test_empty_cells_are_gaps() -> None:

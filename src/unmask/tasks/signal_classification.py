@@ -14,11 +14,13 @@ import numpy as np
 
 from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
+from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
 from unmask.data.signals import synthetic
+from unmask.data.signals.checks import examine
 from unmask.data.signals.examples import SignalExamples
 from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SignalRow, check_records_apart
+from unmask.data.signals.reading import SIGNALS, SignalRow, check_records_apart
 from unmask.errors import UnmaskError
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
@@ -98,6 +100,11 @@ class SignalClassification(OneLabel, SignalTask):
         labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
         for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
             check_records_apart(sets["train"], sets[name])
+        for sentence in doubts(sets, SIGNALS.noun):
+            say(sentence)
+        for name, rows in sets.items():
+            for sentence in examine(rows):
+                say(f"{name}: {sentence}")
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, window=options.window, step=options.step, weighing=weighing)
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unmask.data.signals.signal import MOST_SAMPLES
+from unmask.data.signals import matlab
+from unmask.data.signals.signal import MOST_BYTES, MOST_SAMPLES, single
 from unmask.errors import UnmaskError, needs
 
 RATES = ("fs", "rate", "sampling_rate", "sample_rate", "frequency", "freq", "samplerate")
@@ -43,9 +43,11 @@ def leads_of(content: bytes, name: str) -> Leads:
             return of_arrays(_npz(content, name), name)
         if content[:4] == b"PAR1":
             return of_columns(_parquet(content), name)
-        if content[:19] == b"MATLAB 5.0 MAT-file" or _is_old_matlab(content):
-            return of_arrays(_matlab(content, name), name)
-    except (ValueError, TypeError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        if matlab.is_matlab(content):
+            return of_arrays(matlab.arrays_in(content), name)
+    except UnmaskError:
+        raise
+    except Exception as error:  # the libraries raise many kinds of errors for a damaged file
         reason = next(iter(str(error).splitlines()), "it is damaged")[:200]
         raise UnmaskError(f"{name} cannot be decoded: {reason}.") from None
     if content[:8] == b"\x89HDF\r\n\x1a\n" or content[:15] == b"MATLAB 7.3 MAT-":
@@ -76,7 +78,7 @@ def of_arrays(found: Mapping[str, Any], name: str) -> Leads:
         )
     samples = largest.reshape(-1, 1) if largest.ndim < 2 else largest
     samples = samples.T if samples.shape[0] < samples.shape[1] else samples
-    return Leads(samples.astype(np.float32), names_of(samples.shape[1]), rate)
+    return Leads(single(samples), names_of(samples.shape[1]), rate)
 
 
 def of_columns(columns: Mapping[str, Sequence[Any]], name: str) -> Leads:
@@ -91,7 +93,7 @@ def of_columns(columns: Mapping[str, Sequence[Any]], name: str) -> Leads:
     rate = None if time is None else _rate(numbers.pop(time), name)
     if not numbers:
         raise UnmaskError(f"{name} has no column of numbers.")
-    return Leads(np.stack(list(numbers.values()), 1).astype(np.float32), tuple(numbers), rate)
+    return Leads(single(np.stack(list(numbers.values()), 1)), tuple(numbers), rate)
 
 
 def of_text(content: bytes, name: str) -> Leads:
@@ -156,25 +158,10 @@ def _rate(seconds: np.ndarray, name: str) -> float:
 
 def _npz(content: bytes, name: str) -> dict[str, Any]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        if sum(one.file_size for one in archive.infolist()) > 8 * MOST_SAMPLES:
+        if sum(one.file_size for one in archive.infolist()) > MOST_BYTES:
             raise UnmaskError(f"{name} is too large when it is decompressed.")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         return {key: file[key] for key in file.files}
-
-
-def _is_old_matlab(content: bytes) -> bool:
-    """Whether the first bytes are a matrix of MATLAB 4: its coding, rows, columns, and a short name."""
-    if len(content) < 20:
-        return False
-    kind, rows, columns, imaginary, length = np.frombuffer(content[:20], "<i4").tolist()
-    return 0 <= kind < 60 and kind % 10 < 3 and rows > 0 and columns > 0 and imaginary in (0, 1) and 1 < length <= 64
-
-
-def _matlab(content: bytes, name: str) -> dict[str, Any]:
-    from scipy.io import loadmat, whosmat
-
-    check_size(max((math.prod(shape) for _, shape, _ in whosmat(io.BytesIO(content))), default=0), name)
-    return {key: value for key, value in loadmat(io.BytesIO(content)).items() if not key.startswith("__")}
 
 
 def _parquet(content: bytes) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from unmask.data.signals import arrays, edf, wfdb
 from unmask.data.signals.signal import (
     HIGHEST_RATE,
     LOWEST_RATE,
+    MOST_BYTES,
     MOST_LEADS,
     MOST_SAMPLES,
     Annotations,
@@ -28,7 +27,6 @@ SURE = frozenset((".hea", ".mat", ".edf", ".npy", ".npz", ".dat"))
 TABLES = frozenset((".csv", ".tsv", ".parquet"))
 SUFFIXES = SURE | TABLES
 """Suffixes of files of records. Files with those of TABLES may be anything else too."""
-MOST_BYTES = 1 << 30  # of a file
 
 Source = str | Path | bytes | Signal
 """A record: the path of its file, the bytes of its file, or a record in memory. The path of a WFDB record is that of
@@ -175,4 +173,4 @@ def _checked(found: Signal, name: str) -> Signal:
         )
     if not LOWEST_RATE <= found.rate <= HIGHEST_RATE:
         raise UnmaskError(f"{name} has {found.rate:g} samples a second, but the rate must be {LOWEST_RATE} to 1e6.")
-    return replace(found, samples=np.asarray(found.samples, np.float32))
+    return found

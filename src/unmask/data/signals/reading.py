@@ -182,8 +182,9 @@ def is_reference(path: Path) -> bool:
 
 
 def references_in(folder: Path) -> list[Path]:
-    """The files of labels of a folder, sorted by name."""
-    return sorted(path for path in folder.iterdir() if path.is_file() and is_reference(path))
+    """The files of labels of a folder: REFERENCE.csv before REFERENCE-v2.csv, which corrects it."""
+    found = [path for path in folder.iterdir() if path.is_file() and is_reference(path)]
+    return sorted(found, key=lambda path: path.stem)
 
 
 def of_folder(folder: Path, wanted: Wanted) -> Dataset:
@@ -246,7 +247,7 @@ def of_references(folder: Path, references: Sequence[Path], wanted: Wanted) -> D
     notes = [
         f"{said} ({listed(names, SHOWN)})"
         for said, names in (
-            (f"{plural(len(lost), 'record')} of {references[0].name} without a file", sorted(lost)),
+            (f"{plural(len(lost), 'label')} of a record without a file", sorted(lost)),
             (f"{plural(len(unlabelled), 'record')} without a label, left out", unlabelled),
         )
         if names

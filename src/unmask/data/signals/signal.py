@@ -15,6 +15,7 @@ import numpy as np
 from unmask.errors import UnmaskError
 
 MOST_SAMPLES = 1 << 28  # of all leads of a record, 1 GiB
+MOST_BYTES = 1 << 30  # of a file, also after it is decompressed
 MOST_LEADS = 1_024
 LOWEST_RATE, HIGHEST_RATE = 0.001, 1e6  # samples a second
 UNEQUAL = "with leads of unequal rates: all have the highest of them"
@@ -150,7 +151,13 @@ def joined(leads: Sequence[np.ndarray], rates: Sequence[float]) -> tuple[np.ndar
     equal = [resample(lead, rate, highest) for lead, rate in zip(leads, rates, strict=True)]
     shortest = min(map(len, equal))
     notes = () if min(rates) == highest else (UNEQUAL,)
-    return np.stack([lead[:shortest] for lead in equal], 1).astype(np.float32), highest, notes
+    return single(np.stack([lead[:shortest] for lead in equal], 1)), highest, notes
+
+
+def single(numbers: np.ndarray) -> np.ndarray:
+    """Numbers as float32; those that are too large become infinite, which counts as a gap."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
 
 
 def resampled(samples: int, rate: float, new: float) -> int:
