@@ -69,6 +69,14 @@ def add_verbs(verbs: Any) -> None:
     _model(sub)
     sub.add_argument("recording", metavar="RECORDING", help="the file of a recording")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masked frames")
+    sub = _verb(
+        group,
+        "signal",
+        _signal,
+        "A record, such as an electrocardiogram: its trace and beats, and where a model looked.",
+    )
+    _model(sub)
+    sub.add_argument("record", metavar="RECORD", help="the file of a record")
     sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
     _model(sub, required=False)
     sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
@@ -217,6 +225,11 @@ def _positions(options: argparse.Namespace) -> Data:
 
 def _features(options: argparse.Namespace) -> Data:
     found: Data = _opened(options.model).features(Path(options.recording), seed=options.seed)
+    return found
+
+
+def _signal(options: argparse.Namespace) -> Data:
+    found: Data = _opened(options.model).signal(Path(options.record))
     return found
 
 

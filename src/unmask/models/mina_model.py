@@ -6,32 +6,17 @@ places of the convolution in a segment, E width of the state of a segment in one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from unmask.models.signal_model import SignalModel, is_real
+from unmask.models.signal_model import Looked, SignalModel, is_real
 from unmask.models.speech_model import recordings
 from unmask.nn.rhythms import BandFilters, Bands
 from unmask.types import Batch
 
 if TYPE_CHECKING:
     from unmask.models.mina import Mina
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Looked:
-    """Where a model looked: weights of attention, for each of the records R of a batch in the order of the batch.
-
-    beats   [R, K, F, P]: of the places of the convolution in each segment, which add up to 1
-    rhythm  [R, K, F]: of the segments; 0 behind the end of a record
-    bands   [R, F]: of the bands
-    """
-
-    beats: Tensor
-    rhythm: Tensor
-    bands: Tensor
 
 
 class MinaModel(SignalModel):

@@ -65,6 +65,20 @@ class SignalConfig(ModelConfig):
         return model
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """Where a model looked: weights of attention, for each of the records R of a batch in the order of the batch.
+
+    beats   [R, K, F, P]: of the places of the convolution in each segment and band, which add up to 1
+    rhythm  [R, K, F]: of the segments; 0 behind the end of a record
+    bands   [R, F]: of the bands
+    """
+
+    beats: Tensor
+    rhythm: Tensor
+    bands: Tensor
+
+
 class RecordSummaries(StackModel):
     """A model whose heads for sequences read a mean over the segments of a record."""
 
@@ -77,6 +91,10 @@ class RecordSummaries(StackModel):
         """The mean state of each record that holds one of these places, [M, D]."""
         x_MKD, length_M = recordings(hidden_BTD, places_M, batch)
         return x_MKD.sum(1) / length_M[:, None]
+
+    def looked(self, batch: Batch) -> Looked | None:
+        """Where the model looked; None for one without attention that adds up to its answer."""
+        return None
 
 
 class SignalModel(RecordSummaries):

@@ -5,6 +5,7 @@ import { matrix } from "./matrix.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
+import { classifySignal } from "./signals.js";
 import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
@@ -16,6 +17,7 @@ const PANELS = {
   transcribe,
   classifyRecording,
   compareRecordings,
+  classifySignal,
   question,
   tag,
   choose,

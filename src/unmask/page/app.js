@@ -93,6 +93,7 @@ async function attentionTab(root, model) {
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
   if (about && !Object.keys(about.attention).length) {
+    if (about.signals) return nothing(root, "This model reads signals: unmask show signal --model FOLDER RECORD --out FILE.html shows where it looks.");
     return nothing(root, model.kind === "word-vectors" ? "Word vectors have no attention: they do not read a text." : about.pictures || about.recordings ? "This model has no attention: it is not a Transformer." : "This model has no attention: it is a recurrent network, which carries a state from word to word.");
   }
   if (about?.pictures) return nothing(root, "This model reads pictures: unmask show attention --model FOLDER PICTURE --out FILE.html shows where it looks.");
@@ -139,7 +140,8 @@ async function attentionTab(root, model) {
 async function wordsTab(root, model) {
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = await ask("inside", { model: model.name }).catch(() => null); // what is wrong is said below
-  if (about?.pictures || about?.recordings) return nothing(root, `This model reads ${about.pictures ? "pictures" : "recordings"}, and has no table of word vectors.`);
+  const others = ["pictures", "recordings", "signals"].find((items) => about?.[items]);
+  if (others) return nothing(root, `This model reads ${others}, and has no table of word vectors.`);
   if (model.kind === "contextual-words") {
     return void empty(root, h("p", { class: "note" }, "An ELMo has no table of vectors: it computes the vector of a word from its characters and from the words around it."), contextForm(model));
   }
@@ -187,13 +189,13 @@ async function insideTab(root, model) {
   const translates = model.kind === "translation", reads = model.kind !== "word-vectors";
   empty(root, h("p", { class: "busy", role: "status" }, "Reading the model …"));
   const about = reads ? await ask("inside", { model: model.name }).catch(() => null) : null; // what is wrong is said below
-  const texts = reads && !about?.pictures && !about?.recordings;
+  const texts = reads && !about?.pictures && !about?.recordings && !about?.signals;
   const placed = reads && model.kind !== "contextual-words";
   const topics = {
     ...(about?.recordings ? { features: "Features" } : {}),
     ...(translates ? (about?.spans ? { masking: "Spans" } : {}) : placed && texts ? { masking: "Masking" } : {}),
     ...(texts ? { wordpiece: "Subword tokens", masks: "Masks" } : {}),
-    ...(placed && !about?.spans && !about?.recordings ? { positions: "Positions" } : {}),
+    ...(placed && !about?.spans && !about?.recordings && !about?.signals ? { positions: "Positions" } : {}),
     sinusoidal: "Sinusoids",
     complexity: "Cost of layers",
   };

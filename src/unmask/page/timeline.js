@@ -16,11 +16,11 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
   const samples = unpack(data.samples), sound = player(samples, data.rate);
   const rows = [wave(data, samples), ...(data.spectrogram ? [spectrogram(data)] : []), ...data.lanes.map(lane), ...live];
   const state = { from: 0, to: data.seconds, cursor: 0 };
-  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `Recording of ${short(data.seconds)} seconds: ${rows.map((row) => row.title).join(", ")}. Arrow keys move the cursor, Space plays, plus and minus zoom` });
+  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `Recording of ${short(data.seconds)} seconds: ${rows.map((row) => row.title).join(", ")}. Arrow keys move the cursor, ${data.silent ? "" : "Space plays, "}plus and minus zoom` });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   const button = h("button", { type: "button", onclick: () => play() }, "Play");
   const zooms = [["+", "Zoom in", () => zoom(0.5)], ["−", "Zoom out", () => zoom(2)], ["all", "Show all of it", () => zoom(Infinity)]];
-  const controls = h("div", { class: "controls" }, button, zooms.map(([text, label, go]) => h("button", { type: "button", "aria-label": label, onclick: go }, text)));
+  const controls = h("div", { class: "controls" }, data.silent ? null : button, zooms.map(([text, label, go]) => h("button", { type: "button", "aria-label": label, onclick: go }, text)));
   const box = h("div", { class: "timeline" }, controls, canvas, readout);
   let width = 0, still = null; // the picture without the cursor
 
@@ -126,6 +126,7 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
   }
 
   function play() {
+    if (data.silent) return;
     if (sound.playing()) return void sound.stop();
     button.textContent = "Stop";
     const begin = state.cursor >= data.seconds - 0.01 ? 0 : state.cursor;

@@ -127,12 +127,12 @@ def ecg_cnn_base() -> FineTuning:
 def transformer_signal() -> FineTuning:
     """Records of sensors, by a Transformer of four layers over their segments (0.8 M parameters): minutes on a
     laptop."""
-    return _of_signals(SignalTransformer(), lr=1e-3)
+    return _of_signals(SignalTransformer(), lr=1e-2, algorithm="muon")
 
 
-def _of_signals(page: ModelConfig, lr: float) -> FineTuning:
+def _of_signals(page: ModelConfig, lr: float, algorithm: Literal["muon", "adamw"] = "adamw") -> FineTuning:
     """Short runs on windows of ten seconds, as published for MINA, in smaller batches."""
-    optimizer = Optimizer(algorithm="adamw", lr=lr, weight_decay=0.01)
+    optimizer = Optimizer(algorithm=algorithm, lr=lr, weight_decay=0.01)
     fit = Fit(minutes=MINUTES, batch_size=32, optimizer=optimizer, schedule=Schedule(warmup=0.1))
     return _new(page, SignalOptions(), fit)
 

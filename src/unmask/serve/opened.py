@@ -17,6 +17,8 @@ from unmask.data.processor import Processor
 from unmask.data.recordings import decoding
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
+from unmask.data.signals.processor import SignalProcessor
+from unmask.data.signals.reading import SignalRow
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -26,6 +28,7 @@ from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.tasks.recordings import RecordingTask
+from unmask.tasks.signals import SignalTask
 from unmask.visualize import attention, beam
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
@@ -34,6 +37,7 @@ from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.recording_features import Masking, features
 from unmask.visualize.recordings import LONGEST, spoken
+from unmask.visualize.signals import attention_along, signal
 from unmask.visualize.words import Vectors
 
 AnyProcessor = TypeVar("AnyProcessor", bound=Processor[Any])
@@ -127,6 +131,11 @@ class Opened:
         return "recordings" in self.model.config.offers
 
     @property
+    def reads_signals(self) -> bool:
+        """Whether the model reads records of sensors in place of texts."""
+        return "signals" in self.model.config.offers
+
+    @property
     def image_processor(self) -> ImageProcessor:
         """The processor of a model of pictures. Raises UnmaskError for other models, and for a folder without one."""
         return self._processor(ImageProcessor, "pictures", self.reads_pictures)
@@ -181,6 +190,21 @@ class Opened:
             [found] = self.predictor.found([Recording(place="The recording", source=source)])
             lanes = spoken(task.along(found))
         return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
+
+    def signal(self, source: Path | bytes) -> Data:
+        """A record as the model reads it: see `visualize.signals`. Raises UnmaskError for a model that reads something
+        else, and for a record that it cannot read."""
+        processor = self._processor(SignalProcessor, "signals", self.reads_signals)
+        row = SignalRow(place="The record", source=source)
+        samples_NL = row.signal(processor.rate).samples
+        if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask):
+            return signal(samples_NL, processor.rate)
+        [found] = self.predictor.found([row])
+        answer, window = task.answer(row, found), task.encode([row], processor, self.predictor.length).length
+        lead = f"{answer['label']}: {answer['probability']:.1%}"
+        along = attention_along(self.model, processor, samples_NL, window)
+        shown = {"lead": lead, "answers": answer["windows"], "labels": task.labels}
+        return signal(samples_NL, processor.rate, attention=along, **shown)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

@@ -133,8 +133,9 @@ def _inside(asked: Asked) -> Data:
             "words": len(opened.vectors),
         }
     model = opened.model
-    kinds = attention.layers_of(model)
-    masks = opened.translator is None and not opened.reads_pictures and not opened.reads_recordings
+    kinds = {} if opened.reads_signals else attention.layers_of(model)
+    texts = not (opened.reads_pictures or opened.reads_recordings or opened.reads_signals)
+    masks = opened.translator is None and texts
     return {
         "attention": {kind: len(layers) for kind, layers in kinds.items()},
         "writes": opened.translator is not None or opened.continuer is not None,
@@ -144,6 +145,7 @@ def _inside(asked: Asked) -> Data:
         "mask": opened.tokenizer.pieces([opened.tokenizer.mask])[0] if masks else "",
         "pictures": opened.reads_pictures,
         "recordings": opened.reads_recordings,
+        "signals": opened.reads_signals,
         "frames": opened.reads_recordings and opened.masks_frames is not None,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
