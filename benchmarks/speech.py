@@ -326,7 +326,7 @@ def infer(kind: str, work: Work, options: argparse.Namespace, precision: Precisi
         runs = {"unmask": ours, "transformers, autocast": lambda: peer(theirs, True), **rounded}
     clock = CLOCKS[options.clock]
     with torch.inference_mode():
-        return in_turns({name: lambda run=run: timed(run, 1, clock) for name, run in runs.items()}, options.turns)
+        return in_turns({name: partial(timed, run, 1, clock) for name, run in runs.items()}, options.turns)
 
 
 # ------------------------------------------------------------------------------------------------ tables

@@ -278,7 +278,8 @@ def load(work: Work, options: argparse.Namespace, precision: Precision) -> dict[
     from PIL import Image
 
     from unmask.data import collate
-    from unmask.data.pictures.augmentation import HorizontalFlip, PadAndCrop, RandomResizedCrop, compose
+    from unmask.data.augmentation import compose
+    from unmask.data.pictures.augmentation import HorizontalFlip, PadAndCrop, RandomResizedCrop
     from unmask.data.pictures.decoding import decode
     from unmask.types import Kind
 

@@ -49,7 +49,7 @@ def tones(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config(**changes: object) -> Pretraining:
     usual = {"steps": 40, "lr": 4e-3, "batch": 8, "tokens": 100, "heldout": 8, "device": "cpu", "precision": "fp32"}
-    learned = {"rate": RATE, "span": 4, "negatives": 20, "projection": 16, "noise_decay": 0.98}
+    learned = {"rate": RATE, "span": 4, "negatives": 20, "projection": 16, "noise_decay": 0.98, "penalty": 1.0}
     given = {**SIZES, **usual, **learned, "minutes": None, "save_every": 20, "evaluate_every": 20, **changes}
     return recipes.find("wav2vec2-tiny").override(given)
 

@@ -80,7 +80,7 @@ class Tape:
 
 class RecordingNorm(nn.Module):
     """Normalises each channel by its mean and variance over the places of a recording: `torch.nn.GroupNorm` with a
-    group for each channel, as if each recording were alone. The reference takes in padding (docs/speech.md)."""
+    group for each channel, as if each recording were alone. The reference takes in padding (docs/wav2vec2.md)."""
 
     def __init__(self, channels: int, eps: float = 1e-5) -> None:
         super().__init__()
