@@ -44,7 +44,11 @@ def run(
         packed = pack_padded_sequence(x_BTD, lengths_B, batch_first=True, enforce_sorted=False)
         packed, last = module(packed, given)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=x_BTD.shape[1])
-    return outputs, last if isinstance(last, tuple) else (last, None)
+    hidden, cell = last if isinstance(last, tuple) else (last, None)
+    if outputs.dtype is torch.float16:  # that of cuDNN under autocast, whose own format may be another one
+        outputs, hidden = outputs.to(x_BTD.dtype), hidden.to(x_BTD.dtype)
+        cell = None if cell is None else cell.to(x_BTD.dtype)
+    return outputs, (hidden, cell)
 
 
 def step(cell: str, x_BD: Tensor, state: State, weights: tuple[Tensor, Tensor, Tensor, Tensor]) -> State:
