@@ -236,8 +236,9 @@ class MaskedContrastiveConfig(RecordingConfig):
     diversity   weight of the even use of the codebooks (alpha)
     penalty     weight of the mean square of the convolutions' outputs; published: 10 for base, 0 for larger models
     projection  width of the vectors that are compared; that of the model, for a run that starts from a folder
-    noise, least_noise, noise_decay  temperature of the Gumbel noise at the start, its least value, and its factor for
-                each step
+    noise       temperature of the Gumbel noise at the start
+    least_noise  least temperature of the Gumbel noise
+    noise_decay  factor of this temperature for each step
     """
 
     share: float = 0.65
