@@ -282,6 +282,7 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 def test_the_fields_that_help_lists_exist():
     from unmask.cli.parser import Field
     from unmask.runs import recipes
+    from unmask.runs.clustering import Iterations, LabelMaking
     from unmask.runs.finetuning import FineTuning
     from unmask.runs.finetuning.baselines import Baselines
     from unmask.runs.finetuning.probing import Probing
@@ -295,6 +296,7 @@ def test_the_fields_that_help_lists_exist():
         "unmask baseline": [Baselines()],
         "unmask probe": [Probing()],
         "unmask train": [systems.find("transformer-tiny")],
+        "unmask cluster": [LabelMaking(), Iterations(), recipes.find("hubert-tiny")],
         "unmask evaluate": [InContext(), searching()],
         "unmask export": [InContext()],
         "unmask translate": [searching()],

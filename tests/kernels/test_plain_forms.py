@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import unmask.kernels
 from unmask.kernels import attention as kernels_attention
-from unmask.kernels import cross_entropy, dropout, linear, onednn, prepacked, recurrent
+from unmask.kernels import cross_entropy, dropout, linear, onednn, prepacked, recurrent, strided
 from unmask.kernels.formats import autocast
 from unmask.kernels.processor import imitates_bf16
 from unmask.kernels.varlen import Varlen, has_kernel
@@ -212,10 +212,28 @@ def sequences(draw: torch.Generator) -> list[Tensor]:
 
 QKV, GROUPED = noise(*[(B, H, T, K)] * 3), noise((B, H, T, K), (B, 2, T, K), (B, 2, T, K))
 LAYER, WEIGHTS = noise((B, T, D), (E, D), (E,)), noise((B, T, D), (E, D), (E,), (K, D), (K,))
+# Strided convolutions
+
+
+def strided_rows(stride: int, x_LC: Tensor, weight_OKC: Tensor, bias_O: Tensor) -> Tensor:
+    return strided.strided(x_LC, weight_OKC, bias_O, stride)
+
+
+def convolution(stride: int, x_LC: Tensor, weight_OKC: Tensor, bias_O: Tensor) -> Tensor:
+    weight_OCK = weight_OKC.unflatten(1, (-1, x_LC.shape[1])).mT
+    return F.conv1d(x_LC.t()[None], weight_OCK, bias_O, stride)[0].t()
+
+
 CASES: dict[str, Case] = {
     **{
         f"attention, {name}": Case(kernels_attention, partial(fused, bias), partial(plainly, bias), QKV, (FLOAT, HALF))
         for name, bias in BIASES.items()
+    },
+    **{
+        f"strided convolution, kernel {k}, stride {s}": Case(
+            strided, partial(strided_rows, s), partial(convolution, s), noise((23, D), (E, k * D), (E,)), (FLOAT, HALF)
+        )
+        for k, s in ((3, 2), (2, 2), (10, 5))
     },
     "attention, grouped": Case(
         kernels_attention, partial(fused, Bias()), partial(plainly, Bias()), GROUPED, (FLOAT, HALF)

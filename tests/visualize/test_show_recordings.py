@@ -133,7 +133,7 @@ BAD = [
     (["attention", "--model", "cepstra", "data/no/c.wav"], "no attention to look at"),
     (["features", "--model", "waves", "waves/config.json"], "not a recording in a known format"),
     (["clusters", "--labels", "data", "--data", "data"], "has no labels of frames"),
-    (["clusters", "--labels", "labels", "--data", "data/yes"], "at least two classes"),
+    (["clusters", "--labels", "labels", "--data", "data/yes"], "give the folders that were clustered"),
     (["clusters", "--labels", "labels", "--data", "data", "--model", "waves"], "recognises no speech"),
     (["clusters", "--labels", "labels", "--data", "data", "--count", "0"], "--count must be at least 1"),
     (["positions", "--model", "waves"], "This model has no position embeddings"),

@@ -12,7 +12,7 @@ import numpy as np
 from unmask.data.labelled.dataset import Dataset, hold_out_groups
 from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
-from unmask.data.signals.decoding import SURE
+from unmask.data.signals.decoding import ARRAYS, SURE
 from unmask.data.signals.processor import SignalProcessor
 from unmask.data.signals.reading import SignalRow, Wanted, are_signals, is_record, labelled, of_numbers
 from unmask.errors import UnmaskError, kind_of
@@ -106,7 +106,7 @@ class SignalTask(Task):
 
     @classmethod
     def owns(cls, path: Path) -> bool:
-        return path.suffix.lower() in SURE
+        return path.suffix.lower() in SURE - ARRAYS
 
     @classmethod
     def holds(cls, path: Path) -> bool:

@@ -67,7 +67,7 @@ def is_main() -> bool:
 
 def barrier() -> None:
     """Wait until every process has called this function."""
-    if ranks() > 1:
+    if dist.is_initialized():
         dist.barrier()
 
 

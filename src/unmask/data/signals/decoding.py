@@ -23,7 +23,8 @@ from unmask.data.signals.signal import (
 )
 from unmask.errors import UnmaskError
 
-SURE = frozenset((".hea", ".mat", ".edf", ".npy", ".npz", ".dat"))
+ARRAYS = frozenset((".npy", ".npz"))  # of anything
+SURE = frozenset((".hea", ".mat", ".edf", ".dat")) | ARRAYS
 TABLES = frozenset((".csv", ".tsv", ".parquet"))
 SUFFIXES = SURE | TABLES
 """Suffixes of files of records. Files with those of TABLES may be anything else too."""
