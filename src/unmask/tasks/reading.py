@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.files.tables import on_hub
 from unmask.data.labelled import dataset, glue
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row, listed
@@ -29,7 +30,7 @@ def check_scored(rows: Rows) -> None:
 
 
 def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = False) -> Dataset:
-    """The rows of one file, as a task needs them.
+    """The rows of one file, or of a data set of the hub, as a task needs them.
 
     rows     config of the rows, of the task's class
     scoring  whether the rows are for scoring, not for training: then questions whose answer cannot be learned are kept
@@ -38,13 +39,13 @@ def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = Fal
     """
     kind = task_named(task)
     folder = path.is_dir()
-    if not (path.is_file() or (folder and kind.folders)):
+    if not (path.is_file() or on_hub(path) or (folder and kind.folders)):
         if not folder:
             raise UnmaskError(f"There is no file {path}.")
         others = " or ".join(name for name, one in TASKS.items() if one.folders)
         raise UnmaskError(f"{path} is a folder, not a file; a folder is for --task {others}.")
     for name, other in TASKS.items():
-        if other is not kind and not folder and other.owns(path):
+        if other is not kind and path.is_file() and other.owns(path):
             raise _of_another(path, name, task)
     return kind.read_rows(path, kind.rows_class() if rows is None else rows, scoring=scoring)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from unmask.data.files.tables import format_by_name, guess_format, rows
+from unmask.data.files.tables import format_by_name, guess_format, on_hub, rows
 from unmask.errors import UnmaskError, plural
 
 BYTES, PATH = ".bytes", ".path"  # parts of a column in data sets of the Hugging Face hub
@@ -133,7 +133,7 @@ class Medium:
         """Whether a file is a table with a column of this kind: the column `asked`, or one with a usual name. A column
         in FILES, and any column `beside` a column `texts`, has to have paths with the suffixes of this kind, or
         bytes; without `beside`, a table with a column `texts` has texts."""
-        if format_by_name(path) in (None, "conll") or not path.is_file():
+        if format_by_name(path) in (None, "conll") or not (path.is_file() or on_hub(path)):
             return False
         try:
             cells = next(rows(path, format_by_name(path) or ""))[1]

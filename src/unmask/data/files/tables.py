@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from unmask.errors import UnmaskError, kind_of, needs, plural, unknown
 MOST_COLUMNS = 10_000  # of a TSV or CSV; more are an error or an attack on memory
 LONGEST_JSON = 1 << 28  # characters of a JSON array, which is read as a whole
 
+HUB = "hub:"  # begins the name of a data set of the hub, and is its format
 FORMATS = ("tsv", "csv", "jsonl", "json", "parquet", "conll")
 _SUFFIXES = {
     **{f".{name}": name for name in FORMATS},
@@ -41,8 +42,15 @@ class Table:
     rows: list[tuple[int, Mapping[str, Any]]]
 
 
+def on_hub(path: Path | str) -> bool:
+    """Whether this is the name of a data set of the Hugging Face hub, `hub:owner/name[/configuration][:split]`."""
+    return str(path).startswith(HUB)
+
+
 def format_by_name(path: Path) -> str | None:
-    """The format for the suffix of a file's name, ignoring `.gz` and `.zst`; None for an unknown suffix."""
+    """The format for the suffix of a file's name, ignoring `.gz` and `.zst`, or HUB; None for an unknown suffix."""
+    if on_hub(path):
+        return HUB
     return _SUFFIXES.get(bare(path).suffix.lower())
 
 
@@ -120,7 +128,7 @@ def rows(
     """The number and the values by column of each row, read in bounded memory (up to LONGEST_JSON characters for a JSON
     array).
 
-    format    tsv, csv, jsonl, json or parquet
+    format    tsv, csv, jsonl, json, parquet, or HUB for `hub_rows`
     column    the only column to return, which every row must have; None: all columns
     header    whether the first line of a TSV or CSV has the names of the columns; else they are called 1, 2, …
     facts     as for `lines`; if given, unusual quoting in CSV is accepted, else it is an error
@@ -133,6 +141,8 @@ def rows(
     columns (`labels.binary`). Raises UnmaskError, which names the file, and the row if there is one, for an unknown
     column, a row with a different number of fields, or a row that is not valid.
     """
+    if format == HUB:
+        return hub_rows(str(path), column)
     if format == "parquet":
         return _records(path, _parquet(path, column), column)
     if format in ("json", "jsonl"):
@@ -165,8 +175,9 @@ def json_values(path: Path, format: str = "json", encoding: str | None = None) -
 
 def hub_rows(name: str, column: str | None = None) -> Rows:
     """The number and values of each row of `hub:owner/name[/configuration][:split]`, streamed; the default split is
-    train. Raises UnmaskError without the `datasets` library or a network, and for an unknown column."""
-    where, _, split = name.removeprefix("hub:").partition(":")
+    train. Pictures and recordings stay bytes, and numbers of classes become their names. Raises UnmaskError without the
+    `datasets` library or a network, and for an unknown column."""
+    where, _, split = name.removeprefix(HUB).partition(":")
     owner, _, rest = where.partition("/")
     dataset, _, configuration = rest.partition("/")
     if not owner or not dataset:
@@ -179,11 +190,26 @@ def hub_rows(name: str, column: str | None = None) -> Rows:
         found = datasets.load_dataset(
             f"{owner}/{dataset}", configuration or None, split=split or "train", streaming=True
         )
-        yield from _records(name, enumerate(found, 1), column)
+        found, classes = _undecoded(found)
+        named = ({**row, **{k: names(row[k]) for k, names in classes.items() if k in row}} for row in found)
+        yield from _records(name, enumerate(named, 1), column)
     except UnmaskError:
         raise
     except Exception as error:  # the library and its transports raise many kinds
         raise UnmaskError(f"{name} cannot be read from the hub: {_first_line(error)}.") from None
+
+
+def _undecoded(found: Any) -> tuple[Any, dict[str, Callable[[int | None], str | None]]]:
+    """A data set of the hub whose pictures and recordings are not decoded, and for each column of classes the function
+    from a number to a name; -1 is no class."""
+    classes: dict[str, Callable[[int | None], str | None]] = {}
+    for name, feature in (getattr(found, "features", None) or {}).items():
+        if hasattr(feature, "int2str"):
+            of: Callable[[int], str] = feature.int2str
+            classes[name] = lambda i, of=of: None if i is None or i < 0 else of(i)  # type: ignore[misc]
+        elif hasattr(feature, "decode"):
+            found = found.cast_column(name, type(feature)(decode=False))
+    return found, classes
 
 
 # ------------------------------------------------------------------------------------------------ TSV, CSV

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from unmask.data.files.tables import FORMATS, Table, guess_format, read_table
+from unmask.data.files.tables import FORMATS, Table, guess_format, on_hub, read_table
 from unmask.data.labelled import columns, spans
 from unmask.data.labelled.conll import read_conll
 from unmask.data.labelled.rows import Row, listed
@@ -120,7 +120,7 @@ def read(
     and the row or column if there is one, if something is missing or not valid.
     """
     path = Path(path)
-    if not path.is_file():
+    if not (path.is_file() or on_hub(path)):
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.files.items import Item, Items, Medium
+from unmask.data.files.tables import on_hub
 from unmask.data.pictures.decoding import SUFFIXES
 from unmask.data.pictures.idx import IdxPictures, is_idx
 from unmask.errors import UnmaskError
@@ -34,7 +35,7 @@ def items_of(
     """
     if path.is_dir():
         return PICTURES.of_folder(path)
-    if not path.is_file():
+    if not (path.is_file() or on_hub(path)):
         raise UnmaskError(f"There is no file or folder {path}.")
     if is_idx(path):
         idx = IdxPictures(path)

@@ -11,6 +11,7 @@ from typing import Any
 from unmask.data.files.cells import span_in
 from unmask.data.files.items import FILES, Item, Items, Medium, visible
 from unmask.data.files.lines import lines
+from unmask.data.files.tables import on_hub
 from unmask.data.recordings.decoding import SUFFIXES, Source
 from unmask.errors import UnmaskError
 
@@ -55,7 +56,7 @@ def items_of(
     """
     if path.is_dir():
         return RECORDINGS.of_folder(path)
-    if not path.is_file():
+    if not (path.is_file() or on_hub(path)):
         raise UnmaskError(f"There is no file or folder {path}.")
     if is_manifest(path):
         return Items(path, _OfManifest(path, encoding))
