@@ -10,7 +10,7 @@ import pytest
 from unmask.data.signals.beat_features import FEATURES, features
 from unmask.data.signals.beats import r_peaks
 
-SAMPLE = Path("../shared/data/mitbih-sample/100")
+SAMPLE = Path(__file__).resolve().parents[3] / "shared" / "data" / "mitbih-sample" / "100"
 BEATS = {*range(1, 14), 25, 30, 31, 34, 35, 38, 41}  # codes of annotations that mark a beat
 WAVES = ((-0.18, 0.1, 0.025), (-0.03, -0.12, 0.01), (0.0, 1.0, 0.012), (0.03, -0.2, 0.012), (0.25, 0.3, 0.05))
 

@@ -229,11 +229,14 @@ def test_integers_and_seconds():
             bounds(seen, 16_000, begin, end, "a")
 
 
-@pytest.mark.skipif(not Path("/work/shared/data/fsdd").is_dir(), reason="needs the spoken digits of /work/shared/data")
+DIGITS = Path(__file__).resolve().parents[3] / "shared" / "data" / "fsdd" / "recordings.tar.gz"
+
+
+@pytest.mark.skipif(not DIGITS.is_file(), reason="the spoken digits are not in ../shared/data/fsdd")
 def test_spoken_digits_are_those_of_scipy(tmp_path):
     import tarfile
 
-    with tarfile.open("/work/shared/data/fsdd/recordings.tar.gz") as file:
+    with tarfile.open(DIGITS) as file:
         for member in [one for one in file if one.name.endswith(".wav")][::300]:
             content = file.extractfile(member).read()
             rate, samples = scipy.io.wavfile.read(io.BytesIO(content))
