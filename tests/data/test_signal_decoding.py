@@ -122,7 +122,7 @@ def test_annotations_of_known_bytes() -> None:
     assert len(within) == 2
     assert within.notes == ("with annotations beyond the end, which are left out",)
     for content in (b"", b"abc", struct.pack("<H", 1 << 10 | 5), struct.pack("<H", 59 << 10)):
-        with pytest.raises(UnmaskError, match=r"x\.atr is no file of annotations"):
+        with pytest.raises(UnmaskError, match=r"x\.atr is not an annotation file"):
             wfdb.annotations_in(content, "x.atr")
 
 

@@ -50,10 +50,10 @@ class Joined:
 
 
 class Cropped:
-    """Some units of a source, of each of which at most a part is used.
+    """Some units of a source, each of which counts with at most a largest cost.
 
     units  [U'] numbers of the units in the source
-    most   largest cost of a unit: what is used of a larger one
+    most   largest cost of a unit; a reader crops larger ones to it
     """
 
     def __init__(self, source: Source[Any], units: np.ndarray, *, most: int) -> None:

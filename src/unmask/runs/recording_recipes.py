@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from unmask.models.cpc import Cpc
 from unmask.models.hubert import Hubert
 from unmask.models.wav2vec2 import SIZES, Wav2Vec2
@@ -13,29 +15,19 @@ from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 
+TINY: dict[str, Any] = {
+    "channels": (32, 32, 64, 64, 64, 64), "kernels": (10, 3, 3, 3, 3, 2), "strides": (5, 2, 2, 2, 2, 2),
+    "conv_norm": "layer", "conv_bias": True, "pre_norm": True,
+    "dim": 128, "layers": 4, "heads": 4, "hidden": 512, "position_kernel": 32, "position_groups": 8,
+    "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,
+}  # fmt: skip
+"""Sizes of a Transformer over frames at 8 kHz, one for every 20 ms, for short runs on a CPU."""
+
 
 def wav2vec2_tiny() -> Pretraining:
     """Masked frames of recordings at 8 kHz, by a wav2vec 2.0 of 4 layers of 128 (0.9 M parameters): minutes on a
     laptop."""
-    model = Wav2Vec2(
-        channels=(32, 32, 64, 64, 64, 64),
-        kernels=(10, 3, 3, 3, 3, 2),
-        strides=(5, 2, 2, 2, 2, 2),
-        conv_norm="layer",
-        conv_bias=True,
-        pre_norm=True,
-        dim=128,
-        layers=4,
-        heads=4,
-        hidden=512,
-        position_kernel=32,
-        position_groups=8,
-        entries=64,
-        codes=64,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-    )
+    model = Wav2Vec2(**TINY, entries=64, codes=64)
     # The published penalty of 10 presses the features of so small a model to zero (docs/log.md).
     objective = MaskedContrastiveConfig(rate=8_000, projection=64, penalty=1.0, noise_decay=0.999)
     rows = Rows(tokens=200, batch=8, first=None, heldout=64)
@@ -83,24 +75,7 @@ def _published(lr: float) -> Optimizer:
 def hubert_tiny() -> Pretraining:
     """Clusters of masked frames of recordings at 8 kHz, by a HuBERT of 4 layers of 128 (0.9 M parameters): minutes on a
     laptop."""
-    model = Hubert(
-        channels=(32, 32, 64, 64, 64, 64),
-        kernels=(10, 3, 3, 3, 3, 2),
-        strides=(5, 2, 2, 2, 2, 2),
-        conv_norm="layer",
-        conv_bias=True,
-        pre_norm=True,
-        dim=128,
-        layers=4,
-        heads=4,
-        hidden=512,
-        position_kernel=32,
-        position_groups=8,
-        compared=64,
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-    )
+    model = Hubert(**TINY, compared=64)
     rows = Rows(tokens=200, batch=16, first=None, heldout=64)
     training = short(2e-3).replace(optimizer={"algorithm": "muon"})  # AdamW learns more slowly (docs/log.md)
     return Pretraining(model=model, objective=MaskedClustersConfig(rate=8_000), rows=rows, training=training)

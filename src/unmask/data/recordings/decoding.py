@@ -268,7 +268,7 @@ def _header(file: Any, name: str) -> Header:
     if not LOWEST_RATE <= rate <= HIGHEST_RATE:
         raise UnmaskError(
             f"{name} has {rate:,} samples a second, but the rate must be {LOWEST_RATE:,} to {HIGHEST_RATE:,}: its "
-            "header is damaged, or it is no recording of sound."
+            "header is damaged, or it is not a recording."
         )
     if not 1 <= channels <= MOST_CHANNELS:
         raise UnmaskError(f"{name} has {channels:,} channels, but the limit is {MOST_CHANNELS}: its header is damaged.")

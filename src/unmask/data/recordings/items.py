@@ -29,7 +29,7 @@ class RecordingMedium(Medium):
     """Files of recordings. Rows of a table may have the begin and the end of a part, in seconds."""
 
     def item(self, source: Source, name: str, place: str, label: str, cells: Mapping[str, Any]) -> RecordingItem:
-        """Raises UnmaskError for a begin or an end that is no number of seconds."""
+        """Raises UnmaskError for a begin or an end that is not a number of seconds."""
         return RecordingItem(source, name, place, label, *span_in(cells, place))
 
 

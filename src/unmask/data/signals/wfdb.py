@@ -85,7 +85,9 @@ class Layout:
         lines = [(i, line.split()) for i, line in enumerate(content.splitlines(), 1) if line.strip()]
         lines = [(i, words) for i, words in lines if not words[0].startswith("#")]
         if not lines or len(lines[0][1]) < 2:
-            raise UnmaskError(f"{path} is no header of a record: its first line must say the name and the leads.")
+            raise UnmaskError(
+                f"{path} is not a WFDB header: its first line must give the name of the record and the number of leads."
+            )
         first, words = lines[0]
         if "/" in words[0]:
             raise UnmaskError(f"{path}: the record is in several segments, which are not read: give each as a record.")
@@ -224,7 +226,7 @@ def annotations_in(content: bytes, name: str) -> Annotations:
             samples.append(time)
             symbols.append(SYMBOLS.get(code, "?"))
             texts.append("")
-    raise UnmaskError(f"{name} is no file of annotations in the MIT format, or it is cut short.")
+    raise UnmaskError(f"{name} is not an annotation file in the MIT format, or it is cut short.")
 
 
 def write(path: Path, signal: Signal, beats: Annotations | None = None, *, gain: float = 1000.0) -> None:
@@ -279,7 +281,7 @@ def _lead(words: list[str]) -> Lead:
     """A lead from the words of its line. Raises ValueError for one that is damaged."""
     file, form = words[0], _FORMAT.fullmatch(words[1] if len(words) > 1 else "")
     if file in ("", ".", "..", "~", "-") or "/" in file or "\\" in file:
-        raise ValueError(f"{file} is no name of a file in the same folder")
+        raise ValueError(f"{file} is not the name of a file in the same folder")
     if form is None or int(form[1]) not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise ValueError(f"the format {words[1] if len(words) > 1 else ''} is not known; known: {known}")
