@@ -329,7 +329,7 @@ def test_damaged_files_are_one_sentence(content: bytes, message: str) -> None:
     [
         ("2 360 4", "r.dat 16 200", "promises 2 leads, but describes 1"),
         ("1 360 4", "r.dat 999 200", "format 999 is not known"),
-        ("1 360 4", "../r.dat 16 200", "no name of a file in the same folder"),
+        ("1 360 4", "../r.dat 16 200", "not the name of a file in the same folder"),
         ("1 fast 4", "r.dat 16 200", "cannot be understood"),
         ("1 360 5", "r.dat 16 200", "promises 5 samples, it has 4"),
         ("1 -1 4", "r.dat 16 200", "is absurd"),
