@@ -241,3 +241,16 @@ def test_spoken_digits_are_those_of_scipy(tmp_path):
             content = file.extractfile(member).read()
             rate, samples = scipy.io.wavfile.read(io.BytesIO(content))
             assert np.array_equal(decode(content, rate) * 2**15, samples)
+
+
+def test_a_missing_package_is_not_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from unmask.data.recordings import building, items
+    from unmask.data.recordings.folder import RecordingFolder
+
+    for name in "ab":
+        (tmp_path / f"{name}.wav").write_bytes(b"RIFF")
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    with pytest.raises(UnmaskError, match=r"^Recordings need soundfile: run pip install 'unmask\[audio\]'\.$"):
+        RecordingFolder(tmp_path)
+    with pytest.raises(UnmaskError, match=r"^Recordings need soundfile: run pip install 'unmask\[audio\]'\.$"):
+        building.build(items.items_of(tmp_path), tmp_path / "out")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from unmask.data.files.items import SHOWN
-from unmask.errors import UnmaskError, plural
+from unmask.errors import Missing, UnmaskError, plural
 
 T = TypeVar("T")
 MOST_DAMAGED = 0.1  # largest share of files that may be damaged
@@ -79,6 +79,8 @@ def first_sound(read: Callable[[int], T], unit: int, count: int, failures: Failu
     for number in ((unit + step) % count for step in range(count)):
         try:
             return read(number)
+        except Missing:  # a package; the file may be valid
+            raise
         except UnmaskError as error:
             if failures is None:
                 raise

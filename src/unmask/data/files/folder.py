@@ -12,7 +12,7 @@ import numpy as np
 
 from unmask.data.files.damage import Failures, check_damaged, damaged
 from unmask.data.files.items import Medium
-from unmask.errors import UnmaskError
+from unmask.errors import Missing, UnmaskError
 
 HELD_OUT = 50  # one file in 50 is held out of training
 LEAST = 2  # smallest number of files: one for training, one for evaluation
@@ -50,6 +50,8 @@ class MediaFolder(Generic[Header]):
             try:
                 self.headers.append(read(path))
                 self.paths.append(path)
+            except Missing:  # a package; the file may be valid
+                raise
             except UnmaskError as error:
                 reasons.append(str(error))
         check_damaged(reasons, len(paths), noun)

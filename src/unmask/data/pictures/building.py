@@ -18,7 +18,7 @@ from unmask.data.files.shards import SHARD_BYTES, Unit
 from unmask.data.pictures.corpus import PictureCorpus
 from unmask.data.pictures.decoding import decode, digest_of, header, shrink
 from unmask.data.pictures.processor import FILE, ImageProcessor
-from unmask.errors import UnmaskError
+from unmask.errors import Missing, UnmaskError
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Decode:
             try:
                 pixels_HWC, mode = _decoded(item, self.keep)
                 digest = bytes.fromhex(digest_of(item.source))
+            except Missing:  # a package; the file may be valid
+                raise
             except UnmaskError as error:
                 found.damaged.append(Damage(str(error), item.label, item.place))
                 continue

@@ -16,7 +16,7 @@ import numpy as np
 
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, check_readable
-from unmask.errors import UnmaskError
+from unmask.errors import Missing, UnmaskError
 from unmask.types import Example
 
 KEPT = 1 << 30  # bytes of decoded pictures that stay in memory; further ones are decoded each time
@@ -95,6 +95,8 @@ class PictureExamples(Sequence[Example]):
     def _error(self, index: int) -> str:
         try:
             self.pixels(index)
+        except Missing:  # a package; the file may be valid
+            raise
         except UnmaskError as error:
             return str(error)
         return ""

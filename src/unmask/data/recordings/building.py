@@ -27,7 +27,7 @@ from unmask.data.recordings.folder import LONGEST
 from unmask.data.recordings.items import RecordingItem
 from unmask.data.recordings.processor import FILE, RecordingProcessor
 from unmask.data.recordings.tally import Sound, Tally
-from unmask.errors import UnmaskError
+from unmask.errors import Missing, UnmaskError
 
 STRETCH = 120.0  # seconds that are decoded at a time, at least
 HIGHEST_RATE = 48_000  # of a corpus: a day has to have less than 2^32 samples
@@ -80,6 +80,8 @@ class Decode:
             found.done += work.number == work.count - 1
             try:
                 found.units += self._units(work)
+            except Missing:  # a package; the file may be valid
+                raise
             except UnmaskError as error:
                 found.damaged.append(Damage(str(error), work.label, work.place))
         return found

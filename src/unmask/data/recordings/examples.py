@@ -18,7 +18,7 @@ from unmask.data.files.damage import check_readable
 from unmask.data.recordings.items import RECORDINGS
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
-from unmask.errors import UnmaskError
+from unmask.errors import Missing, UnmaskError
 from unmask.types import Example
 
 KEPT = 1 << 30  # bytes of decoded recordings that stay in memory; further ones are decoded each time
@@ -115,6 +115,8 @@ class RecordingExamples(Sequence[Example]):
     def _error(self, index: int) -> str:
         try:
             self[index]
+        except Missing:  # a package; the file may be valid
+            raise
         except UnmaskError as error:
             return str(error)
         return ""
