@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,21 @@ def atomic(path: Path) -> Iterator[Path]:
             os.close(handle)
 
 
+@contextlib.contextmanager
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder in the same place, which becomes `folder` if the block succeeds and is removed if it fails.
+
+    Raises UnmaskError if the disk is full or nothing can be written there.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+            whole = Path(name) / "whole"
+            whole.mkdir()
+            yield whole
+            whole.rename(folder)
+
+
 def sweep(folder: Path, name: str = "") -> None:
     """Remove the temporary files of the file `name`, or of all files, in a folder, except those that a running process
     is writing."""
@@ -114,6 +129,11 @@ def write_text(path: Path, text: str) -> None:
     """Write a UTF-8 text file atomically."""
     with atomic(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_tsv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table atomically, with the names of its columns in the first line."""
+    write_text(path, "".join("\t".join(row) + "\n" for row in (columns, *rows)))
 
 
 def sha256(path: Path) -> str:

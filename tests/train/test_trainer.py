@@ -433,28 +433,34 @@ def test_what_is_computed_is_said(out: Path, asked: str, said: str, monkeypatch:
     assert plan["note"].startswith(said)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_the_step_saves_and_leaves(out: Path, number: signal.Signals) -> None:
+def test_a_signal_finishes_the_step_saves_and_leaves(out: Path) -> None:
+    """A process with a run for each signal: the first run leaves the second one its handlers."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from train_toy import TRAINING, Guess, Rows, Tiny\n"
         "from unmask.train.trainer import Trainer\n"
-        "result = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(steps=100_000), sys.argv[2]).train()\n"
-        "print(result.step, result.stopped)\n"
+        "for out in sys.argv[2:]:\n"
+        "    result = Trainer(Tiny(), Guess(), Rows(), TRAINING.replace(steps=100_000), out).train()\n"
+        "    print(result.step, result.stopped)\n"
     )
-    command = [sys.executable, "-c", script, str(Path(__file__).parent), str(out)]
+    signals = (signal.SIGTERM, signal.SIGINT)
+    folders = [out / number.name for number in signals]
+    command = [sys.executable, "-c", script, str(Path(__file__).parent), *map(str, folders)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    log = out / "metrics.jsonl"
     deadline = time.monotonic() + 60
-    while not (log.exists() and log.read_bytes().count(b"\n") > 3) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(number)
+    for number, folder in zip(signals, folders, strict=True):
+        log = folder / "metrics.jsonl"
+        while not (log.exists() and log.read_bytes().count(b"\n") > 3) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(number)
     printed, _ = process.communicate(timeout=60)
-    step, stopped = printed.split()
-    assert (process.returncode, stopped) == (0, number.name)
-    found = checkpoint.latest(out / "checkpoints")
-    assert found is not None
-    assert found.step == int(step)
+    assert process.returncode == 0
+    for number, folder, line in zip(signals, folders, printed.splitlines(), strict=True):
+        step, stopped = line.split()
+        assert stopped == number.name
+        found = checkpoint.latest(folder / "checkpoints")
+        assert found is not None
+        assert found.step == int(step)
 
 
 def test_what_a_killed_run_left_is_removed(out: Path) -> None:

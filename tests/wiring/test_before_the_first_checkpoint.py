@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_what_is_killed_from_outside_before_its_first_checkpoint_begins_again(tm
     command = [sys.executable, "-m", "unmask", *given]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while process.poll() is None and not settings.exists():
-        pass
+        time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     main(["pretrain", "--out", str(out), "--resume"])

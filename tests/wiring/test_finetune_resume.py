@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from finetune_toy import Spy, Stopper, arguments, fields
@@ -224,7 +225,7 @@ def test_a_killed_process_is_gone_on_with(place, whole, tmp_path):
     command = [sys.executable, "-m", "unmask", "finetune", "--out", str(out)]
     process = subprocess.Popen([*command, *given], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while process.poll() is None and not list(out.glob("seeds/1/checkpoints/step-*")):
-        pass
+        time.sleep(0.002)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not (out / "results.json").exists()

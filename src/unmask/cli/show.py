@@ -259,7 +259,6 @@ def _filters(options: argparse.Namespace) -> Data:
 
 def _reconstruction(options: argparse.Namespace) -> Data:
     from unmask.objectives import registry
-    from unmask.objectives.pictures import RestoredPictures
     from unmask.runs.report import run_facts
     from unmask.visualize.reconstruction import reconstruction
 
@@ -268,8 +267,8 @@ def _reconstruction(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
     model, processor = opened.model, opened.image_processor
     config = registry.trained_by(model.config, tuple(model.heads), run_facts(opened.folder))
-    objective = None if config is None else config.build(processor)
-    if config is None or not isinstance(objective, RestoredPictures):
+    objective: Any = None if config is None else config.build(processor)
+    if config is None or not objective.restores:
         raise UnmaskError(f"{options.model} has no head that predicts pixels: use a model of masked patches, as MAE.")
     pictures = {name: _pixels(name, processor.channels) for name in options.pictures}
     if "rate" not in config.leaves():

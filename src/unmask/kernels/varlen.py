@@ -65,7 +65,6 @@ class Varlen(NamedTuple):
         return torch.cat(parts, 1).transpose(0, 1).unflatten(0, (len(q_BHTK), -1)).transpose(1, 2)
 
 
-@torch.compiler.assume_constant_result
 def has_kernel(device: torch.device) -> bool:
     """Whether a device has the kernel: NVIDIA GPUs from Ampere on, unless the user disabled it
     (`torch.backends.cuda.enable_flash_sdp`)."""

@@ -85,6 +85,7 @@ class Objective:
     terms        its loss terms, as a report describes them
     head_labels  (head, its name in messages) of the heads that it trains
     teachable    the head that predicts a distribution over the vocabulary, for distillation; "" for none
+    restores     whether it predicts the pixels of pictures (`RestoredPictures`)
     """
 
     name: str
@@ -92,6 +93,7 @@ class Objective:
     terms: tuple[Term, ...] = ()
     head_labels: tuple[tuple[str, str], ...] = ()
     teachable: str = ""
+    restores: bool = False
 
     @property
     def weights(self) -> Mapping[str, float]:

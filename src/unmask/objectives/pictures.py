@@ -71,6 +71,7 @@ class RestoredPictures(PictureObjective):
     about  sentences on what it sees and restores
     """
 
+    restores = True
     given: ClassVar[str]
     about: ClassVar[str]
 

@@ -21,7 +21,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
-from unmask.tasks.embedding import Embedding
+from unmask.tasks import vector_scores
 from unmask.tasks.rows import Rows
 from unmask.tasks.task import Curve, Say, Task
 
@@ -101,14 +101,14 @@ class Compared(Task):
     def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
         """{"embedding": [numbers]} for one item; for two {"similarity"}, the cosine, and if the threshold is known
         {"same", "threshold"}."""
-        answer = Embedding.answer(self, row, found)  # type: ignore[arg-type]
+        answer = vector_scores.answer(found)
         if len(found) == 1 or self.threshold is None:
             return answer
         return {**answer, "same": answer["similarity"] >= self.threshold, "threshold": self.threshold}
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
-        shown = Embedding.render(text, answer)
+        shown = vector_scores.render(text, answer)
         return f"{'same' if answer['same'] else 'different'}  {shown}" if "same" in answer else shown
 
 

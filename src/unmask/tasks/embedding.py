@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +26,7 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model, ModelConfig
+from unmask.tasks import vector_scores
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.lexical import regression
 from unmask.tasks.lexical.references import VECTORS, regression_on_words
@@ -36,7 +36,7 @@ from unmask.tasks.reading import with_labels
 from unmask.tasks.rows import TaskOptions, TextRows, column
 from unmask.tasks.similarity import SAID, Kind, SoftmaxPairs, VectorLoss, Vectors, kind_of, loss_for
 from unmask.tasks.task import Encoded, Say, Score, Task
-from unmask.tasks.vector_scores import bags, cosines, of_similarity
+from unmask.tasks.vector_scores import bags, of_similarity
 from unmask.tasks.vector_scores import units as unit_vectors
 from unmask.types import Batch, Example, Head, Loss
 
@@ -50,8 +50,6 @@ METRICS: dict[Kind, str] = {
     "triplets": "accuracy",
 }
 """The metric that chooses the best model, for each kind of rows."""
-
-NUMBERS = 4  # of a vector that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,22 +270,9 @@ class Embedding(Task):
     def answer(self, row: Row, found: np.ndarray) -> dict[str, Any]:
         """{"embedding": [numbers]} for one text; for several, the cosine of the first with the others:
         {"similarity"} or {"similarities"}."""
-        if len(found) == 1:
-            return {"embedding": found[0].tolist()}
-        similar = cosines(found[:1], found[1:]).tolist()
-        return {"similarity": similar[0]} if len(similar) == 1 else {"similarities": similar}
+        return vector_scores.answer(found)
 
-    @staticmethod
-    def render(text: str, answer: Mapping[str, Any]) -> str:
-        """The similarities; or of a vector the first numbers, their count, and its norm."""
-        if "similarity" in answer:
-            return f"{answer['similarity']:.3f}  {text}"
-        if "similarities" in answer:
-            return f"{'  '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}"
-        vector = answer["embedding"]
-        begin = " ".join(f"{x:+.4f}" for x in vector[:NUMBERS])
-        more = " …" if len(vector) > NUMBERS else ""
-        return f"[{begin}{more}] {len(vector)} numbers, norm {math.hypot(*vector):.3f}  {text}"
+    render = staticmethod(vector_scores.render)
 
 
 def metric_for(rows: Sequence[Row], labels: Sequence[str] = ()) -> str:

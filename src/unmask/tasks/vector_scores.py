@@ -1,11 +1,12 @@
-"""Scores of sentence vectors: the similarity of the texts of rows.
+"""Scores of vectors, the similarity of the texts of rows, and answers to rows of one item or several.
 
 Shapes: N vectors, D width; R labelled rows, E texts of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,33 @@ from unmask.errors import UnmaskError
 from unmask.tasks.similarity import Kind, score
 
 QUERIES = 1_024  # number that is compared with all candidates at a time
+NUMBERS = 4  # of a vector that are shown
 
 
 def cosines(first_ND: np.ndarray, second_ND: np.ndarray) -> np.ndarray:
     """The cosine [N] of vectors in the same row; that of a vector of length 0 is 0."""
     return _products(units(first_ND), units(second_ND))
+
+
+def answer(vectors_ND: np.ndarray) -> dict[str, Any]:
+    """{"embedding": [numbers]} for one item; for several, the cosine of the first with the others: {"similarity"} or
+    {"similarities"}."""
+    if len(vectors_ND) == 1:
+        return {"embedding": vectors_ND[0].tolist()}
+    similar = cosines(vectors_ND[:1], vectors_ND[1:]).tolist()
+    return {"similarity": similar[0]} if len(similar) == 1 else {"similarities": similar}
+
+
+def render(text: str, answer: Mapping[str, Any]) -> str:
+    """The similarities; or of a vector the first numbers, their count, and its norm."""
+    if "similarity" in answer:
+        return f"{answer['similarity']:.3f}  {text}"
+    if "similarities" in answer:
+        return f"{'  '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}"
+    vector = answer["embedding"]
+    begin = " ".join(f"{x:+.4f}" for x in vector[:NUMBERS])
+    more = " …" if len(vector) > NUMBERS else ""
+    return f"[{begin}{more}] {len(vector)} numbers, norm {math.hypot(*vector):.3f}  {text}"
 
 
 def of_similarity(units_ED: Any, rows: Sequence[Row], kind: Kind) -> dict[str, float]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from unmask.data.pictures.decoding import pillow
-from unmask.files import writing
+from unmask.files import atomic_folder
 
 TEST = 6  # one picture in 6 is a test picture
 
@@ -23,12 +22,8 @@ def write(folder: Path) -> None:
     if folder.is_dir():
         return
     found = load_digits()
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-            whole = Path(name) / "whole"
-            for number, (pixels, label) in enumerate(zip(found.images, found.target, strict=True)):
-                place = whole / ("test" if number % TEST == 0 else "train") / str(label)
-                place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{number:04}.png")
-            whole.rename(folder)
+    with atomic_folder(folder) as whole:
+        for number, (pixels, label) in enumerate(zip(found.images, found.target, strict=True)):
+            place = whole / ("test" if number % TEST == 0 else "train") / str(label)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{number:04}.png")

@@ -7,8 +7,7 @@ be learned from the sound alone. Shapes: N samples, F control frames of FRAME se
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 
 from unmask.errors import UnmaskError
-from unmask.files import write_text, writing
+from unmask.files import atomic_folder, write_tsv
 
 FRAME = 0.005  # seconds
 RAMP = 0.02  # seconds in which loudness changes
@@ -227,12 +226,8 @@ def write(folder: Path, *, rate: int = 16_000, speakers: int = SPEAKERS, seed: i
         raise UnmaskError(f"The corpus needs at least {len(SPEAKER_PARTS)} speakers, not {speakers}.")
     if folder.is_dir():
         return
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-            whole = Path(name) / "whole"
-            _write(whole, rate, speakers, seed)
-            whole.rename(folder)
+    with atomic_folder(folder) as whole:
+        _write(whole, rate, speakers, seed)
 
 
 def _write(folder: Path, rate: int, speakers: int, seed: int) -> None:
@@ -256,10 +251,6 @@ def _write(folder: Path, rate: int, speakers: int, seed: int) -> None:
                 tables.setdefault(f"speakers-{own}", []).append((path, speaker, text))
             else:
                 tables.setdefault(f"words-{part}", []).append((path, text, speaker))
-    columns = {"sentences": "path\ttext\tspeaker", "words": "path\tlabel\tspeaker", "speakers": "path\tlabel\ttext"}
+    columns = {"sentences": ("text", "speaker"), "words": ("label", "speaker"), "speakers": ("label", "text")}
     for name, rows in tables.items():
-        write_text(folder / f"{name}.tsv", _lines([columns[name.partition("-")[0]].split("\t"), *rows]))
-
-
-def _lines(rows: Iterable[Sequence[str]]) -> str:
-    return "".join("\t".join(row) + "\n" for row in rows)
+        write_tsv(folder / f"{name}.tsv", ("path", *columns[name.partition("-")[0]]), rows)

@@ -7,7 +7,6 @@ learn rhythms. Shapes: N samples of a record, K beats.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from numpy.random import Generator
 from unmask.data.signals import wfdb
 from unmask.data.signals.signal import Annotations, Signal
 from unmask.errors import UnmaskError, unknown
-from unmask.files import write_text, writing
+from unmask.files import atomic_folder, write_tsv
 
 RHYTHMS = {"N": "(N", "A": "(AFIB", "O": "(B", "~": ""}
 """Label of a record -> the annotation of its rhythm: normal, atrial fibrillation, ectopic beats, too noisy to tell."""
@@ -197,16 +196,12 @@ def write(folder: Path, *, rate: int = 300, patients: int = PATIENTS, seed: int 
         raise UnmaskError(f"The corpus needs at least {len(PARTS)} patients, not {patients}.")
     if folder.is_dir():
         return
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
-            whole = Path(name) / "whole"
-            _write(whole, rate, patients, seed)
-            whole.rename(folder)
+    with atomic_folder(folder) as whole:
+        _write(whole, rate, patients, seed)
 
 
 def _write(folder: Path, rate: int, patients: int, seed: int) -> None:
-    tables: dict[str, list[str]] = {part: ["path\tlabel\tpatient"] for part in PARTS}
+    tables: dict[str, list[tuple[str, str, str]]] = {part: [] for part in PARTS}
     for number in range(patients):
         rng = np.random.default_rng([seed, number])
         heart, patient = Heart.draw(rng), f"patient{number + 1:02}"
@@ -215,6 +210,6 @@ def _write(folder: Path, rate: int, patients: int, seed: int) -> None:
         for take, label in enumerate(labels):
             made, beats = record(label, heart, rng.uniform(*SECONDS), rate, rng)
             wfdb.write(folder / patient / f"{take:02}.hea", made, beats)
-            tables[PARTS[number % len(PARTS)]].append(f"{patient}/{take:02}.hea\t{label}\t{patient}")
+            tables[PARTS[number % len(PARTS)]].append((f"{patient}/{take:02}.hea", label, patient))
     for part, rows in tables.items():
-        write_text(folder / f"{part}.tsv", "\n".join(rows) + "\n")
+        write_tsv(folder / f"{part}.tsv", ("path", "label", "patient"), rows)
