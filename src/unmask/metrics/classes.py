@@ -12,25 +12,32 @@ def of_classes(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -
 
     Macro F1 is the mean over all labels; a label that is neither true nor predicted anywhere counts as 0.
     """
-    from sklearn.metrics import f1_score, matthews_corrcoef
-
-    ids = list(range(len(labels)))
+    f1_C = f1_of_classes(predicted, true, len(labels))
     found = {"accuracy": float((predicted == true).mean())}
     if len(labels) == 2:
-        found["f1"] = float(f1_score(true, predicted, labels=[1], average="macro", zero_division=0))
-    found["macro_f1"] = float(f1_score(true, predicted, labels=ids, average="macro", zero_division=0))
-    varied = len({*true.tolist(), *predicted.tolist()}) > 1
-    found["mcc"] = float(matthews_corrcoef(true, predicted)) if varied else 0.0
-    return found
+        found["f1"] = float(f1_C[1])
+    return {**found, "macro_f1": float(f1_C.mean()), "mcc": correlation(predicted, true)}
+
+
+def f1_of_classes(predicted: np.ndarray, true: np.ndarray, count: int) -> np.ndarray:
+    """F1 of each of `count` classes [C], 2 n_cc / (row sum + column sum) of the confusions; 0 without rows."""
+    right, guessed, support = _counts_of_classes(predicted, true, count)
+    return _share(2 * right, guessed + support)
+
+
+def correlation(predicted: np.ndarray, true: np.ndarray) -> float:
+    """Matthews' correlation of class ids [N], that of Gorodkin 2004 for more than two; 0 if one class is true, or
+    predicted, in all rows."""
+    right, guessed, support = _counts_of_classes(predicted, true, 1 + max(predicted.max(), true.max()))
+    N = len(true)
+    spread = float(N**2 - guessed @ guessed) * float(N**2 - support @ support)
+    return float((N * right.sum() - guessed @ support) / np.sqrt(spread)) if spread else 0.0
 
 
 def per_class(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
     """Label -> precision, recall, f1, and support: the number of rows with that label."""
-    from sklearn.metrics import precision_recall_fscore_support
-
-    ids = list(range(len(labels)))
-    columns = precision_recall_fscore_support(true, predicted, labels=ids, zero_division=0)
-    return _report(labels, columns)
+    right, guessed, support = _counts_of_classes(predicted, true, len(labels))
+    return _report(labels, right, guessed, support)
 
 
 def confusion(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -60,8 +67,12 @@ def of_label_sets(predicted: np.ndarray, true: np.ndarray) -> dict[str, float]:
 def per_label(predicted: np.ndarray, true: np.ndarray, labels: Sequence[str]) -> dict[str, dict[str, float]]:
     """Label -> precision, recall, f1 and support, for sets of labels, bool [N, C]."""
     right, guessed, support = _counts(predicted, true)
-    f1 = _share(2 * right, guessed + support)
-    return _report(labels, (_share(right, guessed), _share(right, support), f1, support))
+    return _report(labels, right, guessed, support)
+
+
+def _counts_of_classes(predicted: np.ndarray, true: np.ndarray, count: int) -> tuple[np.ndarray, ...]:
+    """For each of `count` classes [C]: how often it is predicted correctly, predicted, and true."""
+    return tuple(np.bincount(ids, minlength=count)[:count] for ids in (true[predicted == true], predicted, true))
 
 
 def _counts(predicted: np.ndarray, true: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,10 +85,14 @@ def _share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return part / np.maximum(1, whole)
 
 
-def _report(labels: Sequence[str], columns: Sequence[np.ndarray]) -> dict[str, dict[str, float]]:
-    """Label -> precision, recall, f1 and support, from a column [C] for each metric."""
-    names = ("precision", "recall", "f1", "support")
-    return {
-        label: {name: float(column[i]) for name, column in zip(names, columns, strict=True)}
-        for i, label in enumerate(labels)
+def _report(
+    labels: Sequence[str], right: np.ndarray, guessed: np.ndarray, support: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """Label -> precision, recall, f1 and support, from the counts of each label [C]."""
+    columns = {
+        "precision": _share(right, guessed),
+        "recall": _share(right, support),
+        "f1": _share(2 * right, guessed + support),
+        "support": support,
     }
+    return {label: {name: float(column[i]) for name, column in columns.items()} for i, label in enumerate(labels)}

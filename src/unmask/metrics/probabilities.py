@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from unmask.errors import UnmaskError
+from unmask.metrics.classes import f1_of_classes
 from unmask.metrics.verification import Roc, roc
 
 BINS = 15  # of the calibration error
@@ -33,13 +34,6 @@ def calibration_error(probabilities_NC: np.ndarray, true_N: np.ndarray) -> float
     gap_N = (probabilities_NC.argmax(1) == true_N) - top_N
     bin_N = np.clip(np.ceil(top_N * BINS).astype(np.int64) - 1, 0, BINS - 1)
     return float(np.abs(np.bincount(bin_N, gap_N)).sum() / len(true_N))
-
-
-def f1_of_classes(predicted_N: np.ndarray, true_N: np.ndarray, count: int) -> np.ndarray:
-    """F1 of each of `count` classes [C], 2 n_cc / (row sum + column sum) of the confusions; 0 without rows."""
-    right_C = np.bincount(true_N[predicted_N == true_N], minlength=count)
-    both_C = np.bincount(true_N, minlength=count) + np.bincount(predicted_N, minlength=count)
-    return np.asarray(2 * right_C / np.maximum(1, both_C))
 
 
 def areas(probabilities_NC: np.ndarray, true_N: np.ndarray) -> dict[int, tuple[float, float]]:
