@@ -145,7 +145,7 @@ def test_a_run_that_does_not_say_its_algorithm_is_not_given_that_of_the_recipe()
 
 
 def test_rows_grow_longer_and_a_run_resumes_on_either_side(folder, tmp_path):
-    changes = {"first": 8, "first_share": 0.5, "sentences": "none", "save_every": 1, "keep": 20, "workers": 0}
+    changes = {"first": 8, "first_share": 0.5, "sentences": "none", "workers": 0}
     whole = Pretrain(config(**changes), [folder], tmp_path / "whole")
     lengths: list[tuple[int, int]] = []
     step = whole.trainer.engine.step

@@ -350,19 +350,28 @@ def test_tags_are_answered_alike(tokenizer, tmp_path):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_a_sentence_encoder_keeps_the_files_of_sentence_transformers(tokenizer, tmp_path):
-    settings = {"pooling": "mean", "normalise": True, "length": 30}
-    folder = saved(tmp_path / "model", {}, tokenizer, settings=settings)
-    found = export(folder, tmp_path / "out")
-    assert json.loads((found.folder / "modules.json").read_text())[1]["path"] == "1_Pooling"
-    assert (found.folder / "1_Pooling" / "config.json").is_file()
+ENCODER = {"pooling": "mean", "normalise": True, "length": 30}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory, tokenizer):
+    """The folder of a sentence encoder, and what was exported from it."""
+    place = tmp_path_factory.mktemp("encoder")
+    folder = saved(place / "model", {}, tokenizer, settings=ENCODER)
+    return folder, export(folder, place / "out").folder
+
+
+def test_a_sentence_encoder_keeps_the_files_of_sentence_transformers(encoder, tokenizer):
+    folder, out = encoder
+    assert json.loads((out / "modules.json").read_text())[1]["path"] == "1_Pooling"
+    assert (out / "1_Pooling" / "config.json").is_file()
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(found.folder / "model.onnx")
+    session = onnxruntime.InferenceSession(out / "model.onnx")
     assert [one.name for one in session.get_outputs()] == ["last_hidden_state", "sentence_embedding"]
     model = huggingface.load(folder).model
     rows = [Row(text=text) for text in texts(5)]
-    wanted = np.concatenate(answers(model, rows, tokenizer, **settings))
+    wanted = np.concatenate(answers(model, rows, tokenizer, **ENCODER))
     joined = [tokenizer.join(ids, None, 40) for ids in tokenizer.ids([row.text for row in rows])]
     for (tokens, segments), vector in zip(joined, wanted, strict=True):
         given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": segments}
@@ -370,10 +379,11 @@ def test_a_sentence_encoder_keeps_the_files_of_sentence_transformers(tokenizer, 
         np.testing.assert_allclose(said[0], vector, atol=1e-6)
 
 
-def test_a_sentence_encoder_of_another_family_keeps_its_length(tokenizer, tmp_path):
-    settings = {"pooling": "mean", "normalise": True, "length": 30}
-    folder = saved(tmp_path / "model", {}, tokenizer, settings=settings)
-    out = export(folder, tmp_path / "out").folder
+def test_a_sentence_encoder_of_another_family_keeps_its_length(encoder, tmp_path, monkeypatch):
+    folder = shutil.copytree(encoder[0], tmp_path / "model")
+    out = shutil.copytree(encoder[1], tmp_path / "out")
+    graph = (out / "model.onnx").read_bytes()  # of the same weights; to write it again takes seconds
+    monkeypatch.setattr("unmask.serve.onnx.folder.write", lambda _, path: path.write_bytes(graph))
     (folder / "sentence_bert_config.json").rename(folder / "sentence_roberta_config.json")
     (folder / "manifest.json").unlink()
     export(folder, out)

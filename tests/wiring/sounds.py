@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 RATE = 8_000
 WORDS = {"fall": (900, 400), "rise": (400, 900), "stay": (600, 600)}
 VOICES = ("ann", "bob", "cid", "dee", "eve", "fay")
+
+
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The corpus that is synthesised has few words of few speakers, but all of its tables."""
+    from unmask.data.recordings import synthetic
+
+    for name, value in {"WORDS": synthetic.WORDS[:3], "TAKES": 1, "SENTENCES": 5}.items():
+        monkeypatch.setattr(synthetic, name, value)
+    monkeypatch.setitem(synthetic.write.__kwdefaults__, "speakers", len(synthetic.SPEAKER_PARTS))
 
 
 def spoken(word: str, voice: str, take: int) -> np.ndarray:

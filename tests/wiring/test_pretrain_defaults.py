@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sounds
 
 from unmask.cli import main
 from unmask.cli.declared import objective_options
@@ -55,6 +56,7 @@ def test_a_recipe_alone_learns_from_the_embedded_corpus(
     recipe: str, shared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(shared)
+    sounds.few(monkeypatch)
     corpus = Path("corpora") / f"embedded-{KINDS.get(recipe, 'wordpiece')}"
     known, model = corpus.exists(), recipes.find(recipe).model
     small = [*SHORT, "--rows.tokens", "32"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pages
 import pytest
+import sounds
 from command_line import run_cli
 
 from unmask.data.recordings import synthetic
@@ -54,21 +55,15 @@ TABLES = pages.tables_of(BLOCKS)
 @EACH
 def test_the_page_runs_in_order(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    little(monkeypatch)
+    sounds.few(monkeypatch)
     pages.run_blocks(page, BLOCKS[page])
-
-
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Synthesise few words."""
-    for name, value in {"WORDS": WORDS, "TAKES": 1, "SENTENCES": 5}.items():
-        monkeypatch.setattr(synthetic, name, value)
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The data that the pages name: three words by four voices, twice each, in all forms."""
     monkeypatch.chdir(tmp_path)
-    little(monkeypatch)
+    sounds.few(monkeypatch)
     rng = np.random.default_rng(0)
     rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for speaker in ("ann", "bob", "cid", "dee"):
@@ -134,13 +129,14 @@ def test_the_commands_of_the_pages_run(home: Path, capsys: pytest.CaptureFixture
     for name in ("one", "two", "other"):
         status, *_ = run_cli(capsys, "corpus", "build", "recordings", "--rate", str(RATE), "--out", f"corpora/{name}")
         assert status == 0
-    failed = []
+    done, failed = set(), []
     for page in BLOCKS:
         for command in pages.commands(page):
             words = shortened(pages.words_of(command))
             pages.check_command(command, "hubert-tiny")
-            if words is None:
+            if words is None or " ".join(words) in done:
                 continue
+            done.add(" ".join(words))
             if "--out" in words and (out := Path(words[words.index("--out") + 1])).is_dir():
                 shutil.rmtree(out)
             status, _, error = run_cli(capsys, *words)
