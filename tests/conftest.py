@@ -4,6 +4,7 @@ since a busy machine is no defect."""
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 from collections.abc import Iterator
 
@@ -61,3 +62,11 @@ def three_threads() -> Iterator[None]:
     torch.set_num_threads(3)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def one_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worker processes that prepare data are forks of a server that has imported PyTorch once, for all of them."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["unmask.data.parallel"])
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method=None: context)

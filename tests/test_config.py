@@ -201,6 +201,9 @@ def test_unknown_names_the_nearest_and_all():
         "There is no verb 'tran'; did you mean 'train'? Known: eat, train."
     )
     assert str(unknown("verb", "xyz", [])) == "There is no verb 'xyz'. Known: none."
+    many = str(unknown("field", "stepz", ["steps", *(f"name{i}" for i in range(99))]))
+    assert many.startswith("There is no field 'stepz'; did you mean 'steps'? The most similar of 100: steps, ")
+    assert many.count("name") == 9
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -14,6 +15,7 @@ from unmask.errors import UnmaskError
 from unmask.files import (
     MANIFEST,
     atomic,
+    atomic_folder,
     check,
     check_place,
     describe,
@@ -51,6 +53,17 @@ def test_what_fails_midway_leaves_the_old_file(error, tmp_path):
         write()
     assert path.read_text() == "old"
     assert names(tmp_path) == ["text.txt"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_folder_appears_whole_or_not_at_all(fails, tmp_path):
+    folder = tmp_path / "a" / "folder"
+    with contextlib.suppress(ZeroDivisionError), atomic_folder(folder) as whole:
+        (whole / "text.txt").write_text("new")
+        assert not folder.exists()
+        assert 1 / (not fails)
+    assert folder.exists() is not fails
+    assert names(folder.parent) == ([] if fails else ["folder"])
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(tmp_path):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 LONGEST = 1_500  # characters of a message; files may bring in names of any length
+MANY, SIMILAR = 40, 10  # known names that are not all listed; those that are listed of them
 
 
 class UnmaskError(Exception):
@@ -56,6 +57,9 @@ def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = (
     names = sorted(known)
     likeliest = next((one for one in meant if one in names), None) or nearest(name, names)
     hint = f"; did you mean '{likeliest}'?" if likeliest else "."
+    if len(names) > MANY:
+        similar = difflib.get_close_matches(name, names, n=SIMILAR, cutoff=0.0)
+        return UnmaskError(f"There is no {kind} '{name}'{hint} The most similar of {len(names)}: {', '.join(similar)}.")
     return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")
 
 

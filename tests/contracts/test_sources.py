@@ -69,6 +69,7 @@ def test_an_epoch_has_every_unit_once_and_the_next_one_another_order(way: Way) -
     assert epochs[0] != epochs[1]
 
 
+@pytest.mark.usefixtures("one_import")
 def test_workers_change_nothing(way: Way) -> None:
     same(steps(way, 12), steps(way, 12, workers=2))
 

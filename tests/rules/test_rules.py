@@ -523,6 +523,15 @@ def test_start_up_imports_nothing_heavy(code):
     assert done.stderr.strip() == "", f"imported {done.stderr}"
 
 
+def test_what_answers_loads_no_compiler_and_no_scipy():
+    """Each of them takes a second."""
+    judge = (
+        "import sys, unmask.serve.opened\nsys.exit(str({'torch._dynamo', 'scipy', 'sklearn'} & set(sys.modules) or ''))"
+    )
+    done = subprocess.run([sys.executable, "-c", judge], capture_output=True, text=True, timeout=60)
+    assert done.stderr.strip() == "", f"imported {done.stderr}"
+
+
 # ------------------------------------------------------------------------------------------------ documents
 
 

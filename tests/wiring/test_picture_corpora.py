@@ -358,6 +358,7 @@ def test_a_build_leaves_damaged_pictures_out_and_counts_them(damaged_folder, fol
     assert all(any(name in one and text in one for one in said) for name, text in reasons.items())
 
 
+@pytest.mark.usefixtures("one_import")
 def test_pre_training_does_not_end_at_a_damaged_picture(damaged_folder, tmp_path):
     """Headers are checked first. A file that fails later is replaced by the next one, also where workers decode."""
     data = PictureFolder(damaged_folder)

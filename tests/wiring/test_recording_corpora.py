@@ -109,6 +109,7 @@ def test_parts_by_label_are_all_units(corpus):
     assert np.array_equal(parts[1].read(3), split.read(units[3]))
 
 
+@pytest.mark.usefixtures("one_import")
 def test_processes_tables_manifests_and_bytes_give_the_same_corpus(folder, corpus, tmp_path):
     opened = RecordingCorpus(corpus)
     again = build(items_of(folder), tmp_path / "processes", workers=2, shard_bytes=40_000)
@@ -362,8 +363,11 @@ def test_data_without_recordings(tmp_path):
     with pytest.raises(UnmaskError, match="There is no folder of recordings"):
         RecordingFolder(tmp_path / "none")
     write(tmp_path / "a.wav", sound(0.1))
-    with pytest.raises(UnmaskError, match="has 1 recordings, but at least 2 are needed"):
+    with pytest.raises(UnmaskError, match="has 1 recording, but at least 2 are needed"):
         RecordingFolder(tmp_path)
+    assert holds_recordings(tmp_path / "a.wav")
+    with pytest.raises(UnmaskError, match=r"a\.wav is one recording: give its folder"):
+        items_of(tmp_path / "a.wav")
     built = build(items_of(tmp_path), tmp_path / "out", rate=8_000)
     with pytest.raises(UnmaskError, match="has 1 recording, but at least 2 are needed"):
         built.split("train")

@@ -188,6 +188,7 @@ def test_a_run_learns_and_resumes_bit_for_bit(pictures, tmp_path, capsys, strate
     assert (facts["recipe"], facts["config"]["page"]["kind"]) == ("vit-tiny", "Vit")
 
 
+@pytest.mark.usefixtures("one_import")
 def test_worker_processes_prepare_the_same_batches(pictures, tmp_path):
     for workers in (0, 2):
         changes = {"epochs": 0.1, "least_steps": 1, "crop": 0.5, "flip": 0.5, "cutmix": 1.0, "workers": workers}

@@ -44,6 +44,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = supervised_recipes.find(options.system)
         if LENGTH & {name.replace("-", "_") for name in overrides}:
             config = config.replace(fit={"minutes": None})
+        config.override(overrides, **OTHERS)  # an unknown field is an error before data are written
         stand_in = None if options.data or options.fields else config.kind.stand_in(config.page)
         config = config.replace(rows=_rows(options, stand_in))
         if stand_in is not None:

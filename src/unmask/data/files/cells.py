@@ -45,13 +45,20 @@ def is_pattern(name: str | None) -> bool:
     return name is not None and "(" in name
 
 
-def column_in(names: Sequence[str], asked: str | None, usual: Sequence[str], what: str, path: Path) -> str:
-    """The column of this name, ignoring case, else the first with a usual one. Raises UnmaskError if there is none."""
+def column_in(
+    names: Sequence[str], asked: str | None, usual: Sequence[str], what: str, path: Path, *, option: str
+) -> str:
+    """The column of this name, ignoring case, else the first with a usual one. Raises UnmaskError if there is none.
+
+    option  names the column at the command line
+    """
     found = column_of(names, (asked,) if asked else usual)
     if found is None and asked:
         raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
     if found is None:
-        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
+        raise UnmaskError(
+            f"{path} has no column of {what} with a usual name ({', '.join(usual)}): name the column by {option}."
+        )
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from unmask.data.files.damage import Failures, check_damaged, damaged
 from unmask.data.files.items import Medium
-from unmask.errors import Missing, UnmaskError
+from unmask.errors import Missing, UnmaskError, plural
 
 HELD_OUT = 50  # one file in 50 is held out of training
 LEAST = 2  # smallest number of files: one for training, one for evaluation
@@ -57,9 +57,10 @@ class MediaFolder(Generic[Header]):
         check_damaged(reasons, len(paths), noun)
         self._left_out = (f"{damaged(reasons, len(paths), noun)} Damaged {noun}s are left out.",) if reasons else ()
         if len(self.paths) < LEAST:
+            few = plural(len(self.paths), noun) if self.paths else f"no {noun}s"
             raise UnmaskError(
-                f"{folder} has {len(self.paths) or 'no'} {noun}s, but at least {LEAST} are needed: files such as "
-                f"{medium.usual}, in it or in its subfolders."
+                f"{folder} has {few}, but at least {LEAST} are needed: files such as {medium.usual}, in it or in its "
+                "subfolders."
             )
         held = held_out(self._name(path) for path in self.paths)
         self.parts = {"train": np.flatnonzero(~held), "heldout": np.flatnonzero(held)}

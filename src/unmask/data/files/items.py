@@ -126,13 +126,18 @@ class Medium:
 
     def of_table(self, path: Path, column: str | None, label: str | None, encoding: str | None) -> Items[Any]:
         """The items of a table with paths or bytes, and labels if it has a column of them; None: the first column with
-        a usual name. Raises UnmaskError, while reading, for a value that is none."""
+        a usual name. Raises UnmaskError for a file of this kind, and, while reading, for a value that is none."""
+        if path.suffix.lower() in self.suffixes:
+            raise UnmaskError(f"{path} is one {self.noun}: give its folder, or a table that names several.")
         return Items(path, _OfTable(self, path, column, label, encoding))
 
     def in_table(self, path: Path, asked: str | None, texts: str, *, beside: bool = False) -> bool:
         """Whether a file is a table with a column of this kind: the column `asked`, or one with a usual name. A column
         in FILES, and any column `beside` a column `texts`, has to have paths with the suffixes of this kind, or
-        bytes; without `beside`, a table with a column `texts` has texts."""
+        bytes; without `beside`, a table with a column `texts` has texts. True for a file of this kind, which `of_table`
+        refuses."""
+        if path.suffix.lower() in self.suffixes and path.is_file():
+            return True
         if format_by_name(path) in (None, "conll") or not (path.is_file() or on_hub(path)):
             return False
         try:
@@ -151,11 +156,11 @@ class Medium:
 
     def column(self, names: Iterable[str], asked: str | None, path: Path) -> str:
         """The column of paths or bytes. Raises UnmaskError if there is none with a usual name, or the one asked for."""
-        return _column(names, asked, self.columns, f"{self.noun}s", path)
+        return _column(names, asked, self.columns, self.noun, path)
 
     def label_column(self, names: Iterable[str], asked: str | None, path: Path) -> str:
         """The column of labels. Raises UnmaskError if there is none with a usual name, or with the one asked for."""
-        return _column(names, asked, self.labels, "labels", path)
+        return _column(names, asked, self.labels, "label", path)
 
     def label_in(self, cells: Mapping[str, Any], column: str, place: str) -> str:
         """The label of a row. Raises UnmaskError if it is empty."""
@@ -202,13 +207,15 @@ def _suffixes(paths: Iterable[Path]) -> str:
     return ", ".join(f"{kind} ({n})" for kind, n in kinds.most_common(SHOWN))
 
 
-def _column(names: Iterable[str], asked: str | None, usual: Iterable[str], what: str, path: Path) -> str:
+def _column(names: Iterable[str], asked: str | None, usual: Iterable[str], role: str, path: Path) -> str:
     names = list(names)
     if asked is not None and asked not in names:
         raise UnmaskError(f"{path} has no column '{asked}'; it has {', '.join(names)}.")
     found = asked or next((name for name in usual if name in names), None)
     if found is None:
-        raise UnmaskError(f"{path} has no column of {what} with a usual name ({', '.join(usual)}); give its name.")
+        raise UnmaskError(
+            f"{path} has no column of {role}s with a usual name ({', '.join(usual)}): name the column by --{role}."
+        )
     return found
 
 

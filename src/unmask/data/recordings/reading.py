@@ -191,7 +191,7 @@ def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Data
     asked = {role: getattr(wanted, role) for role in ("label", "text", "group")}
     read = [role for role in asked if role == wanted.needs or (role == "group" and asked[role])]
     roles = {
-        role: column_in(table.columns, asked[role], usual.get(role, ()), SAID[role], path)
+        role: column_in(table.columns, asked[role], usual.get(role, ()), SAID[role], path, option=f"--{role}")
         for role in read
         if not is_pattern(asked[role])
     }

@@ -265,10 +265,10 @@ def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Data
     record = SIGNALS.column(_names(table.columns), wanted.record, path)
     roles = {}
     if not is_pattern(wanted.label):
-        roles["label"] = column_in(table.columns, wanted.label, SIGNALS.labels, "labels", path)
+        roles["label"] = column_in(table.columns, wanted.label, SIGNALS.labels, "labels", path, option="--label")
     patients = column_of(table.columns, PATIENTS) if wanted.group is None else wanted.group
     if patients is not None and not is_pattern(patients):
-        roles["group"] = column_in(table.columns, patients, (), "patients", path)
+        roles["group"] = column_in(table.columns, patients, (), "patients", path, option="--group")
     asked = {"label": wanted.label, "group": wanted.group}
     find = {role: Pattern(given, f"--{role}") for role, given in asked.items() if given and role not in roles}
     rates = column_of(table.columns, arrays.RATES)
