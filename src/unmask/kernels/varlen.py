@@ -72,3 +72,9 @@ def has_kernel(device: torch.device) -> bool:
         return False
     known = torch.backends.cuda.is_flash_attention_available() and torch.backends.cuda.flash_sdp_enabled()
     return known and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def settle_for_compiler() -> None:
+    """Call it before a model is compiled: whether there is the kernel is then a constant of the graph. As a decorator of
+    `has_kernel`, it would load the compiler in every process."""
+    torch.compiler.assume_constant_result(has_kernel)

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from unmask.errors import UnmaskError
-from unmask.kernels import devices, formats
+from unmask.kernels import devices, formats, varlen
 from unmask.kernels.processor import Precision, settle
-from unmask.kernels.varlen import has_kernel
 from unmask.train import distributed
 from unmask.train.metrics import Meter
 from unmask.train.optim import Optimizer, Scale, gradient_norm, keeps, set_rate, update
@@ -100,7 +99,7 @@ class Engine:
         if recompute:
             recompute_blocks(model)
         if compile:
-            torch.compiler.assume_constant_result(has_kernel)  # as a decorator, it would load the compiler at import
+            varlen.settle_for_compiler()
             model.compile()
         persistent = self.model.state_dict().keys()
         self.buffers = {name: b for name, b in self.model.named_buffers() if name in persistent}
