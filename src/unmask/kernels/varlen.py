@@ -75,6 +75,8 @@ def has_kernel(device: torch.device) -> bool:
 
 
 def settle_for_compiler() -> None:
-    """Call it before a model is compiled: whether there is the kernel is then a constant of the graph. As a decorator of
-    `has_kernel`, it would load the compiler in every process."""
+    """Call it before a model is compiled: whether there is the kernel is then a constant of the graph.
+
+    As a decorator of `has_kernel`, it would load the compiler in every process.
+    """
     torch.compiler.assume_constant_result(has_kernel)
