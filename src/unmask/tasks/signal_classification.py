@@ -1,6 +1,6 @@
 """Signal classification: one label for a record of sensors: the rhythm of an electrocardiogram, an activity, a fault.
 
-Shapes: N rows, C outputs, W windows of a record.
+Shapes: N rows, C outputs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,14 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
 from unmask.data.signals import synthetic
-from unmask.data.signals.checks import examine
-from unmask.data.signals.examples import SignalExamples
-from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SIGNALS, SignalRow, check_records_apart
-from unmask.errors import UnmaskError
+from unmask.data.signals.reading import SIGNALS, SignalRow
 from unmask.tasks.balance import ClassLoss, Weighing
-from unmask.tasks.encoded import Encoded
 from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.one_label import OneLabel
 from unmask.tasks.reading import counts_of, labels_of
 from unmask.tasks.signal_references import MODELS, Experts
-from unmask.tasks.signals import REST, SignalTask
+from unmask.tasks.signal_windows import WindowedSignals, WindowOptions
+from unmask.tasks.signals import REST
 from unmask.tasks.stand_in import StandIn
 from unmask.tasks.task import Say, Score, Task
 
@@ -37,37 +33,15 @@ SHOWN = ("accuracy", "macro_f1", "cinc_f1", "roc_auc", "pr_auc", "calibration_er
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalOptions(Weighing):
-    """Options for the training of a classifier of records.
-
-    window  seconds of a window: records are cut into windows, each is answered, and the probabilities are averaged
-    step    seconds from one window to the next, in all classes and sets alike; None: half of a window
-    """
-
-    window: float = 10.0
-    step: float | None = None
+class SignalOptions(WindowOptions, Weighing):
+    """Options for the training of a classifier of records."""
 
     def check(self) -> None:
-        super().check()
-        if not self.window > 0 or (self.step is not None and not 0 < self.step <= self.window):
-            raise UnmaskError("--window must be above 0, and --step above 0 and at most the window.")
+        WindowOptions.check(self)
+        Weighing.check(self)
 
 
-@dataclass(frozen=True)
-class Windows:
-    """The answer to a record: the probabilities of its windows [W, C], and where they begin and end [W, 2], in
-    seconds."""
-
-    probabilities: np.ndarray
-    seconds: np.ndarray
-
-    @property
-    def mean(self) -> np.ndarray:
-        """[C]: the probabilities for the record."""
-        return np.asarray(self.probabilities.mean(0))
-
-
-class SignalClassification(OneLabel, SignalTask):
+class SignalClassification(OneLabel, WindowedSignals):
     """Predict which of the labels a record has: cross-entropy of each window with the label of its record; the answer
     to a record is the mean of the probabilities of its windows.
 
@@ -98,13 +72,9 @@ class SignalClassification(OneLabel, SignalTask):
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
         labels = labels_of(sets, say, held_out=held_out)
         labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
-        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
-            check_records_apart(sets["train"], sets[name])
         for sentence in doubts(sets, SIGNALS.noun):
             say(sentence)
-        for name, rows in sets.items():
-            for sentence in examine(rows):
-                say(f"{name}: {sentence}")
+        cls.check_sets(sets, say, held_out=held_out)
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, window=options.window, step=options.step, weighing=weighing)
 
@@ -118,27 +88,6 @@ class SignalClassification(OneLabel, SignalTask):
         rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
         write = partial(synthetic.write, rate=config.rate)
         return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
-
-    def settings(self) -> dict[str, Any]:
-        return {"window": self.window, "step": self.step}
-
-    def encode(self, rows: Sequence[Row], processor: SignalProcessor, length: int) -> Encoded:
-        records = [row for row in rows if isinstance(row, SignalRow)]
-        values = np.array([int(self.value(row)[0]) for row in records], np.int64)
-        window, step = (max(1, round(x * processor.rate / processor.segment)) for x in (self.window, self.step))
-        window = min(window, length)
-        examples = SignalExamples(records, processor, self.name, values, window=window, step=min(step, window))
-        split = int((np.bincount(examples.owners, minlength=1) > 1).sum())
-        return Encoded(examples, examples.owners, rows, window, split=split, unit="segments")
-
-    def check_encoded(self, encoded: Encoded) -> None:
-        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
-        assert isinstance(encoded.examples, SignalExamples)
-        encoded.examples.check()
-
-    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Windows:
-        own: Any = encoded.examples[encoded.of_rows[row]]
-        return Windows(np.concatenate(parts), own.seconds)
 
     # -- scores
 
@@ -169,8 +118,8 @@ class SignalClassification(OneLabel, SignalTask):
         probabilities, true = self._arrays(answers, rows)
         names = [(isinstance(row, SignalRow) and row.group) or str(i) for i, row in enumerate(rows)]
         several = len(set(names)) < len(names)
-        owners = np.repeat(np.arange(len(rows)), [len(answer.probabilities) for answer in answers])
-        windows = np.concatenate([answer.probabilities for answer in answers])
+        owners = np.repeat(np.arange(len(rows)), [len(answer.answers) for answer in answers])
+        windows = np.concatenate([answer.answers for answer in answers])
         levels: dict[str, tuple[np.ndarray, np.ndarray, Sequence[str]]] = {
             "windows": (windows, true[owners], [names[i] for i in owners]),
             "records": (probabilities, true, names),
@@ -234,6 +183,6 @@ class SignalClassification(OneLabel, SignalTask):
         "probability"}]}, with seconds."""
         windows = [
             {"begin": begin, "end": end, "label": self.labels[int(p.argmax())], "probability": float(p.max())}
-            for (begin, end), p in zip(found.seconds.tolist(), found.probabilities, strict=True)
+            for (begin, end), p in zip(found.seconds.tolist(), found.answers, strict=True)
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}

@@ -1,4 +1,4 @@
-"""Plain references for electrocardiograms: a logistic regression and a random forest on the features of beats.
+"""Plain references for electrocardiograms: regressions and random forests on the features of beats.
 
 Shapes: N records, F features of all leads, C classes.
 """
@@ -21,7 +21,7 @@ RATE = 300.0  # samples a second that every record is resampled to
 TREES, LEAF = 300, 2  # of the forest: trees, and least rows of a leaf
 
 Answer = Callable[[Sequence[Row]], np.ndarray]
-"""Records -> probabilities [N, C]."""
+"""Records -> probabilities [N, C], or scores [N, 1]."""
 
 
 class Experts:
@@ -59,12 +59,31 @@ class Experts:
         answer = MODELS[name](self.features(train), true_N, count)
         return lambda rows: answer(self.features(rows))
 
+    def fitted_scores(self, name: str, train: Sequence[Row], true_N: np.ndarray) -> Answer:
+        """The answers of a reference in SCORES that is fitted on the training records, with scores `true_N`. Raises
+        UnmaskError as `features`."""
+        answer = SCORES[name](self.features(train), true_N)
+        return lambda rows: answer(self.features(rows))
+
 
 def logistic(features_NF: np.ndarray, true_N: np.ndarray, count: int) -> regression.Answer:
     """A logistic regression on standardised features (ExpertLR in Hong et al. 2019, "MINA", section 4)."""
+    scaled = standardised(features_NF)
+    answer = regression.classes(scaled(features_NF), true_N, count)
+    return lambda found_NF: answer(scaled(found_NF))
+
+
+def ridge(features_NF: np.ndarray, true_N: np.ndarray) -> regression.Answer:
+    """A ridge regression on standardised features."""
+    scaled = standardised(features_NF)
+    answer = regression.scores(scaled(features_NF), true_N)
+    return lambda found_NF: answer(scaled(found_NF))
+
+
+def standardised(features_NF: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """A function that scales features as these have mean 0 and variance 1."""
     mean_F, deviation_F = features_NF.mean(0), np.maximum(features_NF.std(0), 1e-8)
-    answer = regression.classes((features_NF - mean_F) / deviation_F, true_N, count)
-    return lambda found_NF: answer((found_NF - mean_F) / deviation_F)
+    return lambda found_NF: (found_NF - mean_F) / deviation_F
 
 
 def forest(features_NF: np.ndarray, true_N: np.ndarray, count: int) -> regression.Answer:
@@ -76,8 +95,23 @@ def forest(features_NF: np.ndarray, true_N: np.ndarray, count: int) -> regressio
     return lambda found_NF: regression.in_columns(model.predict_proba(found_NF), model.classes_, count)
 
 
+def score_forest(features_NF: np.ndarray, true_N: np.ndarray) -> regression.Answer:
+    """As `forest`, for scores."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    model: Any = RandomForestRegressor(TREES, min_samples_leaf=LEAF, random_state=0)
+    model.fit(features_NF, true_N)
+    return lambda found_NF: np.asarray(model.predict(found_NF))[:, None]
+
+
 MODELS: Mapping[str, Callable[[np.ndarray, np.ndarray, int], regression.Answer]] = {
     "expert-lr": logistic,
     "expert-rf": forest,
 }
 """Name of a reference -> (features [N, F], classes [N], C) -> its answers to other features."""
+
+SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], regression.Answer]] = {
+    "expert-ridge": ridge,
+    "expert-rf": score_forest,
+}
+"""Name of a reference -> (features [N, F], scores [N]) -> its answers [N, 1] to other features."""
