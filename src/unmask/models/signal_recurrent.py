@@ -81,7 +81,8 @@ class SignalRecurrentModel(SignalModel):
 
     def states(self, samples_RLN: Tensor, lengths_R: Tensor) -> Tensor:
         segments_RKV = samples_RLN.unflatten(2, (-1, self.config.segment)).transpose(1, 2).flatten(2)
-        states_RKD, _ = self.stack(self.embedding(segments_RKV), None, lengths_R)
+        x_RKD = self.embedding(segments_RKV).to(segments_RKV.dtype)  # of a layout for inference in another format
+        states_RKD, _ = self.stack(x_RKD, None, lengths_R)
         return states_RKD
 
     @property

@@ -186,3 +186,6 @@ class SignalClassification(OneLabel, WindowedSignals):
             for (begin, end), p in zip(found.seconds.tolist(), found.answers, strict=True)
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {"lead": f"{answer['label']}: {answer['probability']:.1%}", "answers": answer["windows"]}

@@ -92,3 +92,7 @@ class SignalRegression(OneScore, WindowedSignals):
             for (begin, end), [score] in zip(found.seconds.tolist(), found.answers, strict=True)
         ]
         return {**super().answer(row, found), "windows": windows}
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        scores = [one["score"] for one in answer["windows"]]
+        return {"lead": f"{answer['score']:.4g}; its windows have {min(scores):.4g} to {max(scores):.4g}"}

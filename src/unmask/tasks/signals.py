@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -127,6 +127,11 @@ class SignalTask(Task):
             raise UnmaskError(
                 f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina."
             )
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What a view shows of the answer to a record: "lead", a sentence; and maybe "answers", to parts with a "begin"
+        and an "end", each with a "label" and a "probability"."""
+        raise NotImplementedError
 
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
