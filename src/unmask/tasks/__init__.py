@@ -9,6 +9,7 @@ from unmask.tasks.balance import ClassLoss
 from unmask.tasks.batching import answered
 from unmask.tasks.classification import Classification
 from unmask.tasks.embedding import Embedding, metric_for
+from unmask.tasks.forecasting import Forecasting
 from unmask.tasks.image_classification import ImageClassification
 from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
@@ -31,6 +32,7 @@ __all__ = [
     "ClassLoss",
     "Classification",
     "Embedding",
+    "Forecasting",
     "ImageClassification",
     "Encoded",
     "MultiLabel",
@@ -76,6 +78,7 @@ for task in (
     SpeechRecognition,
     SignalClassification,
     SignalRegression,
+    Forecasting,
     Verification,
 ):
     TASKS[task.task_name] = task
