@@ -19,6 +19,7 @@ from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
 from unmask.data.signals.processor import SignalProcessor
 from unmask.data.signals.reading import SignalRow
+from unmask.data.signals.series import series_of
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -30,6 +31,7 @@ from unmask.serve.translator import Translator
 from unmask.tasks.recordings import RecordingTask
 from unmask.tasks.signals import SignalTask
 from unmask.visualize import attention, beam
+from unmask.visualize.forecasts import forecast, forecasts
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
 from unmask.visualize.picture_attention import over_picture
@@ -204,6 +206,18 @@ class Opened:
         shown = {**task.along(task.answer(row, found)), "labels": task.labels}
         shown["attention"] = attention_along(self.model, processor, samples_NL, window)
         return signal(samples_NL, processor.rate, **shown)
+
+    def forecasts(self, path: Path) -> Data:
+        """What follows the series in a file, with quantiles: see `visualize.forecasts`. Raises UnmaskError for a model
+        of something else, and for a file without series."""
+        if self.predictor is None or (task := self.predictor.task) is None or not task.gives_forecasts:
+            raise UnmaskError(f"{self.folder} forecasts no series; train a model that does, with --task forecasting.")
+        rows = task.rows_in(path)
+        if rows is None:
+            raise UnmaskError(f"{path} has no series: give a .csv, .tsv or .parquet file, or a record.")
+        answers = self.predictor.answer(rows)
+        pairs = zip(series_of(rows), answers, strict=True)
+        return forecasts([forecast(row.id, row.values, answer["forecast"]) for row, answer in pairs])
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

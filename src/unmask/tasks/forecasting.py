@@ -5,7 +5,7 @@ Shapes: M targets, H values of a forecast, Q quantiles, O forecasts of a row, F 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -23,7 +23,7 @@ from unmask.data.labelled.rows import Row
 from unmask.data.signals import synthetic_series
 from unmask.data.signals.forecasts import ForecastExamples
 from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.series import SeriesRow, are_series, filled, series_in
+from unmask.data.signals.series import SeriesRow, are_series, filled, series_in, series_of
 from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.tasks.encoded import Encoded
@@ -107,12 +107,12 @@ class Forecasting(SignalTask):
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
-        found: Dataset = rows.read(path, scoring=scoring)
+        found: Dataset = rows.series_in(path, scoring=scoring)
         return found
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        rows = _series(sets["train"].rows)
+        rows = series_of(sets["train"].rows)
         period = options.period
         if period is None:
             period = period_of([filled(row.values)[: row.end] for row in rows])
@@ -158,7 +158,7 @@ class Forecasting(SignalTask):
     def _encoded(
         self, rows: Sequence[Row], processor: SignalProcessor, length: int, step: int | None = None
     ) -> Encoded:
-        series = [row if row.begin < row.end else replace(row, horizon=self.horizon) for row in _series(rows)]
+        series = [row if row.begin < row.end else replace(row, horizon=self.horizon) for row in series_of(rows)]
         if other := next((row for row in series if row.horizon != self.horizon), None):
             raise UnmaskError(
                 f"The model forecasts {self.horizon} values at once, not {other.horizon}: leave --horizon out."
@@ -200,7 +200,7 @@ class Forecasting(SignalTask):
 
     def metrics(self, answers: Sequence[Forecasts], rows: Sequence[Row]) -> dict[str, float]:
         """As `metrics.of_forecasts`; `loss` is that of `score`, of quantiles that do not cross."""
-        series, found_FHQ = _series(rows), np.concatenate([answer.quantiles for answer in answers])
+        series, found_FHQ = series_of(rows), np.concatenate([answer.quantiles for answer in answers])
         true_FH = self._true(series, answers)
         losses_FHQ = metrics.pinball(true_FH, found_FHQ, self.quantiles)
         losses_FHQ /= np.concatenate([answer.scales for answer in answers])[:, None, None]
@@ -224,7 +224,7 @@ class Forecasting(SignalTask):
 
     def _plain(self, rows: Sequence[Row], forecast: Forecast) -> dict[str, float]:
         """The scores of a plain forecast, which reads all values before it."""
-        series = _series(rows)
+        series = series_of(rows)
         answers = [self._plainly(row, forecast) for row in series]
         found_FHQ = np.concatenate([answer.quantiles for answer in answers])
         return self._scores(series, answers, found_FHQ, self._true(series, answers))
@@ -251,7 +251,7 @@ class Forecasting(SignalTask):
 
     def curves(self, answers: Sequence[Forecasts], rows: Sequence[Row]) -> dict[str, Curve]:
         """The error by the step of the forecast."""
-        true_FH = self._true(_series(rows), answers)
+        true_FH = self._true(series_of(rows), answers)
         found_FHQ = np.concatenate([answer.quantiles for answer in answers])
         errors_FH = np.abs(true_FH - metrics.median_of(found_FHQ, self.quantiles))
         errors_FH /= np.concatenate([answer.scales for answer in answers])[:, None]
@@ -275,15 +275,8 @@ class Forecasting(SignalTask):
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
-        """Lines with tabs: a line of names, then one for each value."""
-        forecast = answer["forecast"]
-        lines = [[text, *forecast], *([str(h), *(f"{x:.6g}" for x in xs)] for h, xs in _steps(forecast))]
+        """Lines with tabs: one of names, then one for each value, with its number from 1."""
+        forecast, name = answer["forecast"], str(answer.get("id", text))
+        steps = enumerate(zip(*forecast.values(), strict=True), 1)
+        lines = [["series", "step", *forecast], *([name, str(h), *(f"{x:.6g}" for x in xs)] for h, xs in steps)]
         return "\n".join("\t".join(line) for line in lines)
-
-
-def _steps(forecast: Mapping[str, Sequence[float]]) -> Iterator[tuple[int, tuple[float, ...]]]:
-    yield from enumerate(zip(*forecast.values(), strict=True), 1)
-
-
-def _series(rows: Sequence[Row]) -> list[SeriesRow]:
-    return [row for row in rows if isinstance(row, SeriesRow)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
-from unmask.data.signals.series import Columns, SeriesRow, of_values, series_in
+from unmask.data.signals.series import Columns, of_values, series_in, series_of
 from unmask.errors import UnmaskError
 from unmask.tasks.forms import Form, Object
 from unmask.tasks.rows import Rows, column
@@ -48,33 +48,28 @@ class SeriesRows(Rows):
             raise UnmaskError("--horizon and --origins must be at least 1.")
         return self.horizon * self.origins
 
-    def read(self, path: Path, *, scoring: bool) -> Dataset:
+    def series_in(self, path: Path, *, scoring: bool) -> Dataset:
         """The series of a file or folder: their ends are forecast for a score; for training, all values but those of
         the test. Raises UnmaskError as `series_in`, and for a series that is not longer than these."""
         found, span = series_in(path, Columns(self.series, self.value), encoding=self.encoding), self.span
         kept = span if scoring or self.test is None else 0
-        if short := next((row for row in found if len(row.values) <= kept), None):
+        whole = series_of(found)
+        if short := next((row for row in whole if len(row.values) <= kept), None):
             raise UnmaskError(
                 f"{short.place} has {len(short.values):,} values, too few for {self.origins} forecasts of "
                 f"{self.horizon}: lower --horizon or --origins, or leave the series out."
             )
-        parts = [(row, len(row.values) - kept) for row in found]
-        if scoring:
-            rows = [_part(row, begin, len(row.values), self.horizon) for row, begin in parts]
-        else:
-            rows = [_part(row, 0, end, self.horizon) for row, end in parts]
+        ends = [(row, len(row.values) - kept) for row in whole]
+        parts = [(row, *((end, len(row.values)) if scoring else (0, end))) for row, end in ends]
+        rows = [replace(row, begin=begin, end=end, horizon=self.horizon) for row, begin, end in parts]
         return replace(found, rows=tuple(rows))
 
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
-        ends = [(row, row.end - self.span) for row in whole if isinstance(row, SeriesRow)]
-        dev = [_part(row, max(0, begin), row.end, row.horizon) for row, begin in ends]
-        train = [_part(row, 0, begin, row.horizon) for row, begin in ends]
+        ends = [(row, max(0, row.end - self.span)) for row in series_of(whole)]
+        dev = [replace(row, begin=begin) for row, begin in ends]
+        train = [replace(row, end=begin) for row, begin in ends]
         how = f"the last {self.span:,} training values of each series"
         return replace(whole, rows=tuple(dev)), replace(whole, rows=tuple(train)), how
-
-
-def _part(row: Row, begin: int, end: int, horizon: int) -> Row:
-    return replace(row, begin=begin, end=end, horizon=horizon)  # type: ignore[call-arg]
 
 
 class SeriesForm(Form):

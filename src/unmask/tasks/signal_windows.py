@@ -70,6 +70,10 @@ class WindowedSignals(SignalTask):
             for sentence in examine(rows):
                 say(f"{name}: {sentence}")
 
+    def value(self, row: Row) -> np.ndarray:
+        """The target of a row, [1]."""
+        raise NotImplementedError
+
     def settings(self) -> dict[str, Any]:
         return {"window": self.window, "step": self.step}
 

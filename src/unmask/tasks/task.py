@@ -64,6 +64,7 @@ class Task(Objective):
     rate_share  default learning rate for a folder, as a share of that at which it was trained; None: that of `Fit`
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
+    gives_forecasts  whether the answer to a row is a forecast, {"forecast": {quantile: [numbers]}}
     folders    whether its rows may also be a folder
     form       the inputs that it answers
     written    the task as texts that a T5 writes; None: not supported
@@ -94,6 +95,7 @@ class Task(Objective):
     rate_share: ClassVar[float | None] = None
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False
+    gives_forecasts: ClassVar[bool] = False
     folders: ClassVar[bool] = False
     form: ClassVar[Form] = Form()
     written: ClassVar[type[Written] | None] = None

@@ -95,6 +95,8 @@ def origins(row: SeriesRow, context: int, segment: int, step: int) -> np.ndarray
     beyond = row.begin == row.end
     last = row.end if beyond else row.end - row.horizon
     first = max(row.begin, min(context, last))
+    if first < segment and beyond:
+        raise UnmaskError(f"{row.place} has {len(row.values):,} values, but a forecast needs {segment} before it.")
     if first < segment:
         raise UnmaskError(
             f"{row.place} has {len(row.values):,} values, too few: a forecast of {row.horizon} needs {segment} before "

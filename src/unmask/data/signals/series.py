@@ -6,7 +6,7 @@ Shapes: N values of a series.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -55,6 +55,11 @@ class SeriesRow(Row):
         """A hash of the values, and the part that is forecast."""
         digest = hashlib.blake2b(self.values.tobytes(), digest_size=16).hexdigest()
         return (digest, str(self.begin), str(self.end))
+
+
+def series_of(rows: Iterable[Row]) -> list[SeriesRow]:
+    """The rows that are series."""
+    return [row for row in rows if isinstance(row, SeriesRow)]
 
 
 @dataclass(frozen=True)
