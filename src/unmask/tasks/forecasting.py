@@ -115,7 +115,7 @@ class Forecasting(SignalTask):
         rows = series_of(sets["train"].rows)
         period = options.period
         if period is None:
-            period = period_of([filled(row.values)[: row.end] for row in rows])
+            period = period_of([filled(row.values[: row.end]) for row in rows])
             said = f"A season has {period:,} values" if period > 1 else "No season was found"
             say(f"{said}, by autocorrelation; --period sets its values.")
         horizon = rows[0].horizon
@@ -230,9 +230,9 @@ class Forecasting(SignalTask):
         return self._scores(series, answers, found_FHQ, self._true(series, answers))
 
     def _plainly(self, row: SeriesRow, forecast: Forecast) -> Forecasts:
-        whole, starts = filled(row.values), np.arange(row.begin, row.end - self.horizon + 1, self.horizon)
-        starts = starts[starts > 0] if len(starts) else starts
-        found = [forecast(whole[:i], self.horizon, self.quantiles, self.period) for i in starts.tolist()]
+        starts = np.arange(row.begin, row.end - self.horizon + 1, self.horizon)
+        before = [filled(row.values[:start]) for start in starts.tolist()]
+        found = [forecast(values, self.horizon, self.quantiles, self.period) for values in before]
         return Forecasts(np.stack(found), starts, np.ones(len(starts)))
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:

@@ -34,7 +34,7 @@ class ForecastExamples(Sequence[Example]):
         self, rows: Sequence[SeriesRow], processor: SignalProcessor, name: str, context: int, *, step: int | None = None
     ) -> None:
         self.processor, self.name, self.horizons = processor, name, [row.horizon for row in rows]
-        self.values, self.whole = [row.values for row in rows], [filled(row.values) for row in rows]
+        self.values = [row.values for row in rows]
         found = [origins(row, context, processor.segment, step or row.horizon) for row in rows]
         self.origins = np.concatenate([np.empty(0, np.int64), *found])
         self.owners = np.repeat(np.arange(len(rows)), [len(own) for own in found])
@@ -83,18 +83,21 @@ class ForecastExamples(Sequence[Example]):
     def _window(self, number: int) -> tuple[np.ndarray, float, float]:
         """The values [C] of a window, their mean, and their standard deviation; of equal values, their size or 1."""
         origin, length = int(self.origins[number]), int(self._lengths[number]) * self.processor.segment
-        window_C = self.whole[int(self.owners[number])][origin - length : origin]
+        before = self.values[int(self.owners[number])][:origin]
+        window_C = before[origin - length :]
+        if not np.isfinite(window_C).all():
+            window_C = filled(before)[origin - length :]  # a gap at the end has the last value, not a later one
         centre, scale = float(window_C.mean()), float(window_C.std())
         return window_C, centre, scale if scale > 1e-9 * abs(centre) else abs(centre) or 1.0
 
 
 def origins(row: SeriesRow, context: int, segment: int, step: int) -> np.ndarray:
-    """The places where forecasts of a series begin, `step` from one to the next: from its `begin`, or from where there
-    are `context` values, to the last one that is in its part. Raises UnmaskError, which names the row, for a series
+    """The places where forecasts of a series begin, `step` from one to the next: from its `begin`; if that is 0, from where
+    there are `context` values; to the last one that is in its part. Raises UnmaskError, which names the row, for a series
     without room for a segment and a forecast."""
     beyond = row.begin == row.end
     last = row.end if beyond else row.end - row.horizon
-    first = max(row.begin, min(context, last))
+    first = row.begin or min(context, last)
     if first < segment and beyond:
         raise UnmaskError(f"{row.place} has {len(row.values):,} values, but a forecast needs {segment} before it.")
     if first < segment:

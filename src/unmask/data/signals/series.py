@@ -120,9 +120,11 @@ def of_values(values: Any, place: str) -> SeriesRow:
 
 def filled(values_N: np.ndarray) -> np.ndarray:
     """A copy whose gaps have straight lines between their neighbours; before the first value and after the last one,
-    that value."""
+    that value; without any, zeros."""
     known = np.flatnonzero(np.isfinite(values_N))
-    return values_N if len(known) == len(values_N) else np.interp(np.arange(len(values_N)), known, values_N[known])
+    if len(known) == len(values_N):
+        return values_N
+    return np.interp(np.arange(len(values_N)), known, values_N[known]) if len(known) else np.zeros(len(values_N))
 
 
 def _format(path: Path) -> str:
