@@ -21,7 +21,7 @@ from unmask.data.files.tables import format_by_name
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.signals import synthetic_series
-from unmask.data.signals.forecasts import ForecastExamples
+from unmask.data.signals.forecasts import ForecastExamples, origins
 from unmask.data.signals.processor import SignalProcessor
 from unmask.data.signals.series import SeriesRow, are_series, filled, series_in, series_of
 from unmask.errors import UnmaskError
@@ -56,7 +56,7 @@ class ForecastOptions(TaskOptions):
         ascending = all(a < b for a, b in pairwise((0.0, *self.quantiles, 1.0)))
         if not self.quantiles or not ascending:
             raise UnmaskError("--quantiles must be numbers between 0 and 1 in ascending order, such as 0.1,0.5,0.9.")
-        if min(self.context or 1, self.period or 1) < 1:
+        if min(one for one in (self.context, self.period, 1) if one is not None) < 1:
             raise UnmaskError("--context and --period must be at least 1.")
 
 
@@ -230,7 +230,7 @@ class Forecasting(SignalTask):
         return self._scores(series, answers, found_FHQ, self._true(series, answers))
 
     def _plainly(self, row: SeriesRow, forecast: Forecast) -> Forecasts:
-        starts = np.arange(row.begin, row.end - self.horizon + 1, self.horizon)
+        starts = origins(row, self.context, 1, self.horizon)
         before = [filled(row.values[:start]) for start in starts.tolist()]
         found = [forecast(values, self.horizon, self.quantiles, self.period) for values in before]
         return Forecasts(np.stack(found), starts, np.ones(len(starts)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
-from unmask.data.signals.series import Columns, of_values, series_in, series_of
+from unmask.data.signals.series import Columns, SeriesRow, of_values, series_in, series_of
 from unmask.errors import UnmaskError
 from unmask.tasks.forms import Form, Object
 from unmask.tasks.rows import Rows, column
@@ -54,18 +54,23 @@ class SeriesRows(Rows):
         found, span = series_in(path, Columns(self.series, self.value), encoding=self.encoding), self.span
         kept = span if scoring or self.test is None else 0
         whole = series_of(found)
-        if short := next((row for row in whole if len(row.values) <= kept), None):
-            raise UnmaskError(
-                f"{short.place} has {len(short.values):,} values, too few for {self.origins} forecasts of "
-                f"{self.horizon}: lower --horizon or --origins, or leave the series out."
-            )
+        self._check([(row, len(row.values)) for row in whole], kept)
         ends = [(row, len(row.values) - kept) for row in whole]
         parts = [(row, *((end, len(row.values)) if scoring else (0, end))) for row, end in ends]
         rows = [replace(row, begin=begin, end=end, horizon=self.horizon) for row, begin, end in parts]
         return replace(found, rows=tuple(rows))
 
+    def _check(self, counts: Sequence[tuple[SeriesRow, int]], kept: int) -> None:
+        """Raises UnmaskError for a series that has no more values than are forecast."""
+        if short := next((row for row, count in counts if count <= kept), None):
+            raise UnmaskError(
+                f"{short.place} has {len(short.values):,} values, too few for {self.origins} dev and test forecasts of "
+                f"{self.horizon}: lower --horizon or --origins, or leave the series out."
+            )
+
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
-        ends = [(row, max(0, row.end - self.span)) for row in series_of(whole)]
+        self._check([(row, row.end) for row in series_of(whole)], self.span)
+        ends = [(row, row.end - self.span) for row in series_of(whole)]
         dev = [replace(row, begin=begin) for row, begin in ends]
         train = [replace(row, end=begin) for row, begin in ends]
         how = f"the last {self.span:,} training values of each series"

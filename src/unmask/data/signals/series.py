@@ -23,7 +23,7 @@ from unmask.data.signals.decoding import SURE, read
 from unmask.errors import UnmaskError, plural
 
 NAMES = ("unique_id", "series", "series_id", "item_id")
-STAMPS = ("ds", "date", "datetime", *TIMES, "day", "week", "month", "quarter", "year", "hour")
+STAMPS = ("ds", "date", "datetime", *TIMES, "day", "week", "month", "quarter", "year", "hour", "step", "index")
 VALUES = ("y", "value", "target", "values")
 """Usual names of columns, ignoring case."""
 EMPTY = frozenset({"", "-", "na", "n/a", "nan", "null", "none"})
