@@ -100,8 +100,8 @@ def test_a_run_learns_scores(run, hearts, capsys, tmp_path):
     assert settings["centre"] == pytest.approx(np.mean(labels))
     assert settings["scale"] == pytest.approx(np.std(labels))
     path = sorted(hearts.glob("patient05/*.hea"))[0]
-    [answer] = Predictor(run, precision="fp32")([{"samples": labelled(hearts / "pulse-dev.tsv")[0].signal().samples.tolist(),
-                                                  "rate": RATE}])  # fmt: skip
+    samples = labelled(hearts / "pulse-dev.tsv")[0].signal().samples.tolist()
+    [answer] = Predictor(run, precision="fp32")([{"samples": samples, "rate": RATE}])
     assert answer["score"] == pytest.approx(np.mean([one["score"] for one in answer["windows"]]))
     assert 30 < answer["score"] < 200
     capsys.readouterr()

@@ -92,9 +92,9 @@ class ForecastExamples(Sequence[Example]):
 
 
 def origins(row: SeriesRow, context: int, segment: int, step: int) -> np.ndarray:
-    """The places where forecasts of a series begin, `step` from one to the next: from its `begin`; if that is 0, from where
-    there are `context` values; to the last one that is in its part. Raises UnmaskError, which names the row, for a series
-    without room for a segment and a forecast."""
+    """The places where forecasts of a series begin, `step` from one to the next: from its `begin`, or where that is 0
+    from where there are `context` values, to the last one that is in its part. Raises UnmaskError, which names the row,
+    for a series without room for a segment and a forecast."""
     beyond = row.begin == row.end
     last = row.end if beyond else row.end - row.horizon
     first = row.begin or min(context, last)
