@@ -200,11 +200,11 @@ class Opened:
         if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask):
             return signal(samples_NL, processor.rate)
         [found] = self.predictor.found([row])
-        answer, window = task.answer(row, found), task.encode([row], processor, self.predictor.length).length
-        lead = f"{answer['label']}: {answer['probability']:.1%}"
-        along = attention_along(self.model, processor, samples_NL, window)
-        shown = {"lead": lead, "answers": answer["windows"], "labels": task.labels}
-        return signal(samples_NL, processor.rate, attention=along, **shown)
+        window = task.encode([row], processor, self.predictor.length).length
+        shown = {**task.along(task.answer(row, found)), "labels": task.labels}
+        if task.name in self.model.of_sequences:  # other heads do not read what attention sums up
+            shown["attention"] = attention_along(self.model, processor, samples_NL, window)
+        return signal(samples_NL, processor.rate, **shown)
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

@@ -18,6 +18,7 @@ from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, 
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.signal_classification import SignalClassification
+from unmask.tasks.signal_tagging import SignalTagging
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
@@ -39,6 +40,7 @@ __all__ = [
     "Regression",
     "Roles",
     "SignalClassification",
+    "SignalTagging",
     "SpeechClassification",
     "SpeechRecognition",
     "Tagging",
@@ -73,6 +75,7 @@ for task in (
     SpeechClassification,
     SpeechRecognition,
     SignalClassification,
+    SignalTagging,
     Verification,
 ):
     TASKS[task.task_name] = task

@@ -45,7 +45,7 @@ def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = Fal
         others = " or ".join(name for name, one in TASKS.items() if one.folders)
         raise UnmaskError(f"{path} is a folder, not a file; a folder is for --task {others}.")
     for name, other in TASKS.items():
-        if other is not kind and path.is_file() and other.owns(path):
+        if path.is_file() and other.owns(path) and not kind.owns(path):
             raise _of_another(path, name, task)
     return kind.read_rows(path, kind.rows_class() if rows is None else rows, scoring=scoring)
 

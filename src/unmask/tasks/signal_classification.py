@@ -16,20 +16,16 @@ from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
-from unmask.data.signals import synthetic
-from unmask.data.signals.checks import examine
-from unmask.data.signals.examples import SignalExamples
+from unmask.data.signals.examples import SignalExamples, cut
 from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SIGNALS, SignalRow, check_records_apart
+from unmask.data.signals.reading import SIGNALS, SignalRow
 from unmask.errors import UnmaskError
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
-from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.one_label import OneLabel
-from unmask.tasks.reading import counts_of, labels_of
+from unmask.tasks.reading import counts_of
 from unmask.tasks.signal_references import MODELS, Experts
-from unmask.tasks.signals import REST, SignalTask
-from unmask.tasks.stand_in import StandIn
+from unmask.tasks.signals import SignalRows, SignalTask
 from unmask.tasks.task import Say, Score, Task
 
 TRIALS = 500  # of resampling, for the intervals of a report
@@ -77,6 +73,7 @@ class SignalClassification(OneLabel, SignalTask):
     """
 
     task_name, name, general = "signal-classification", "signal_classification", "classification"
+    rows_class = SignalRows
     options_class = SignalOptions
     panel = "classifySignal"
     reference = "the shares of the labels in the training rows"
@@ -96,15 +93,9 @@ class SignalClassification(OneLabel, SignalTask):
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        labels = labels_of(sets, say, held_out=held_out)
-        labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
-        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
-            check_records_apart(sets["train"], sets[name])
+        labels = cls.labels_in(sets, say, held_out=held_out)
         for sentence in doubts(sets, SIGNALS.noun):
             say(sentence)
-        for name, rows in sets.items():
-            for sentence in examine(rows):
-                say(f"{name}: {sentence}")
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, window=options.window, step=options.step, weighing=weighing)
 
@@ -113,28 +104,19 @@ class SignalClassification(OneLabel, SignalTask):
         """As `learned`; windows have no effect on the references, which read whole records."""
         return cls.learned(sets, SignalOptions(), say, held_out=held_out)
 
-    @classmethod
-    def stand_in(cls, config: Any) -> StandIn:
-        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
-        write = partial(synthetic.write, rate=config.rate)
-        return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
-
     def settings(self) -> dict[str, Any]:
         return {"window": self.window, "step": self.step}
 
     def encode(self, rows: Sequence[Row], processor: SignalProcessor, length: int) -> Encoded:
         records = [row for row in rows if isinstance(row, SignalRow)]
-        values = np.array([int(self.value(row)[0]) for row in records], np.int64)
         window, step = (max(1, round(x * processor.rate / processor.segment)) for x in (self.window, self.step))
         window = min(window, length)
-        examples = SignalExamples(records, processor, self.name, values, window=window, step=min(step, window))
+        spans, owners = cut(records, processor, window, min(step, window))
+        values = [self.value(row) for row in records]
+        targets = [(np.zeros(1, np.int64), values[owner]) for owner in owners.tolist()]
+        examples = SignalExamples(records, processor, self.name, spans, owners, targets)
         split = int((np.bincount(examples.owners, minlength=1) > 1).sum())
         return Encoded(examples, examples.owners, rows, window, split=split, unit="segments")
-
-    def check_encoded(self, encoded: Encoded) -> None:
-        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
-        assert isinstance(encoded.examples, SignalExamples)
-        encoded.examples.check()
 
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Windows:
         own: Any = encoded.examples[encoded.of_rows[row]]
@@ -143,22 +125,13 @@ class SignalClassification(OneLabel, SignalTask):
     # -- scores
 
     def scores(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, float]:
-        """The metrics of probabilities [N, C]: `metrics.of_classes`, `metrics.of_probabilities`, and the loss."""
-        classes = metrics.of_classes(probabilities.argmax(1), true, self.labels)
-        rest = metrics.of_probabilities(probabilities, true, self.labels)
-        return {**classes, **rest, "loss": mean_cross_entropy(probabilities, true)}
-
-    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
-        """The scores by record; those by window are in `tables`."""
-        return self.scores(*self._arrays(answers, rows))
+        """The metrics of probabilities [N, C]; of records, while `tables` has those of windows too."""
+        plain = super().scores(probabilities, true)
+        return {**plain, **metrics.of_probabilities(probabilities, true, self.labels)}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         shares = np.bincount(self._true(train), minlength=len(self.labels)) / len(train)
         return self.scores(np.tile(shares, (len(rows), 1)), self._true(rows))
-
-    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        probabilities, true = self._arrays(answers, rows)
-        return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
 
     def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         return np.stack([answer.mean for answer in answers]), self._true(rows)
@@ -237,3 +210,6 @@ class SignalClassification(OneLabel, SignalTask):
             for (begin, end), p in zip(found.seconds.tolist(), found.probabilities, strict=True)
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {"lead": f"{answer['label']}: {answer['probability']:.1%}", "answers": answer["windows"]}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,24 +13,38 @@ import numpy as np
 from unmask.data.labelled.dataset import Dataset, hold_out_groups
 from unmask.data.labelled.rows import Row
 from unmask.data.processor import Processor
+from unmask.data.signals import synthetic
+from unmask.data.signals.checks import examine
 from unmask.data.signals.decoding import ARRAYS, SURE
+from unmask.data.signals.examples import SignalExamples
 from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SignalRow, Wanted, are_signals, is_record, labelled, of_numbers
+from unmask.data.signals.reading import (
+    SignalRow,
+    Wanted,
+    are_signals,
+    check_records_apart,
+    is_record,
+    labelled,
+    of_numbers,
+)
 from unmask.errors import UnmaskError, kind_of
 from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
+from unmask.tasks.encoded import Encoded
 from unmask.tasks.file_forms import FileForm
 from unmask.tasks.forms import Form, Object
+from unmask.tasks.reading import labels_of
 from unmask.tasks.rows import Rows, column
-from unmask.tasks.task import Task
+from unmask.tasks.stand_in import StandIn
+from unmask.tasks.task import Say, Task
 
 REST = "rest"
 """The label of all classes but one (`SignalRows.positive`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalRows(Rows):
-    """Records with a label: a folder with a REFERENCE.csv or with a subfolder for each class, or a table of files.
+class RecordRows(Rows):
+    """Records, in a folder or in a table of files.
 
     record    column of a table that holds the names of files, or lists of numbers
     label     column of a table that holds the label; for a folder without subfolders, a regular expression for the
@@ -38,7 +53,6 @@ class SignalRows(Rows):
               once, such as the patient: without dev rows, whole groups are held out
     rate      samples a second of files that do not say them
     positive  the class that is told from all others, which become 'rest': A in the challenge of 2017
-    stratify  hold out the same share of each class, instead of random rows
     """
 
     record: str | None = column()
@@ -46,14 +60,23 @@ class SignalRows(Rows):
     group: str | None = column()
     rate: float | None = None
     positive: str | None = None
-    stratify: bool = True
-
-    LEARNING: ClassVar[tuple[str, ...]] = (*Rows.LEARNING, "stratify")
 
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
         if not any(isinstance(row, SignalRow) and row.group for row in whole):
             return super().hold_out(whole, count, rng)
         return *hold_out_groups(whole, count, rng), "whole groups"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignalRows(RecordRows):
+    """Records with a label: a folder with a REFERENCE.csv or with a subfolder for each class, or a table of files.
+
+    stratify  hold out the same share of each class, instead of random rows
+    """
+
+    stratify: bool = True
+
+    LEARNING: ClassVar[tuple[str, ...]] = (*RecordRows.LEARNING, "stratify")
 
 
 class SignalForm(FileForm):
@@ -85,7 +108,7 @@ class SignalTask(Task):
     """A task whose rows are records of sensors, such as electrocardiograms."""
 
     row_class: ClassVar[type[Row]] = SignalRow
-    rows_class: ClassVar[type[Rows]] = SignalRows
+    rows_class: ClassVar[type[Rows]] = RecordRows
     folders = True
     rate_share: ClassVar[float | None] = 0.1
     rows_are = "records of sensors with a label"
@@ -94,15 +117,37 @@ class SignalTask(Task):
     tokens_at_once: ClassVar[int | None] = 1_024
 
     @classmethod
+    def records(cls, path: Path, wanted: Wanted, encoding: str | None) -> Dataset:
+        """The records of a file or folder."""
+        return labelled(path, wanted, encoding=encoding)
+
+    @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
         wanted = Wanted(record=rows.record, label=rows.label, group=rows.group, rate=rows.rate)
-        found = labelled(path, wanted, encoding=rows.encoding)
+        found = cls.records(path, wanted, rows.encoding)
         if rows.positive is None:
             return found
         if rows.positive not in found.labels and not scoring:
             raise UnmaskError(f"{path} has no label '{rows.positive}', but {', '.join(found.labels)}: see --positive.")
-        named = (row if row.label == rows.positive else replace(row, label=REST) for row in found)
-        return replace(found, rows=tuple(named))
+        return replace(found, rows=tuple(_against_rest(row, rows.positive) for row in found))
+
+    @classmethod
+    def labels_in(cls, sets: Mapping[str, Dataset], say: Say, *, held_out: bool) -> tuple[str, ...]:
+        """The labels of the training rows; `say` gets what is unusual about the records. Raises UnmaskError as
+        `labels_of`, for records that cannot be read, and for one that is in two sets."""
+        labels = labels_of(sets, say, held_out=held_out)
+        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
+            check_records_apart(sets["train"], sets[name])
+        for name, rows in sets.items():
+            for sentence in examine(rows):
+                say(f"{name}: {sentence}")
+        return tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
+
+    @classmethod
+    def stand_in(cls, config: Any) -> StandIn:
+        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
+        write = partial(synthetic.write, rate=config.rate)
+        return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
 
     @classmethod
     def owns(cls, path: Path) -> bool:
@@ -128,6 +173,16 @@ class SignalTask(Task):
                 f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina."
             )
 
+    def check_encoded(self, encoded: Encoded) -> None:
+        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
+        assert isinstance(encoded.examples, SignalExamples)
+        encoded.examples.check()
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """What a view shows of the answer to a record: "lead", a sentence; and "answers", to parts with a "begin" and
+        an "end", or "beats" with a "time", each with a "label" and a "probability"."""
+        raise NotImplementedError
+
     @classmethod
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
         return [SignalRow(place=str(path), source=path)] if is_record(path) else None
@@ -135,3 +190,8 @@ class SignalTask(Task):
     @classmethod
     def query(cls, row: Row) -> str:
         return row.place
+
+
+def _against_rest(row: Row, positive: str) -> Row:
+    label, *tags = (one if one in ("", positive) else REST for one in (row.label, *row.tags))
+    return replace(row, label=label, tags=tuple(tags))

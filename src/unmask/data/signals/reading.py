@@ -39,12 +39,15 @@ class SignalRow(Row):
     begin     of the part, in seconds
     end       of the part, in seconds; None: the end of the record
     own_rate  samples a second of a file that does not say them
+    marks     begin and end of what has each of the `tags`, in seconds of the part, ascending; a beat ends where it
+              begins
     """
 
     source: Source = field(default=b"", compare=False)
     begin: float = 0.0
     end: float | None = None
     own_rate: float | None = None
+    marks: tuple[tuple[float, float], ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -258,18 +261,21 @@ def of_references(folder: Path, references: Sequence[Path], wanted: Wanted) -> D
     return Dataset(folder, tuple(in_turns(sorted(rows, key=lambda row: row.id))), columns, tuple(notes))
 
 
-def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Dataset:
+def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None, labelled: bool = True) -> Dataset:
     """The records of a table; see `labelled`. Without a column of patients, the parts of one record have its name as
-    their group."""
+    their group.
+
+    labelled  False: labels are not read
+    """
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     record = SIGNALS.column(_names(table.columns), wanted.record, path)
     roles = {}
-    if not is_pattern(wanted.label):
+    if labelled and not is_pattern(wanted.label):
         roles["label"] = column_in(table.columns, wanted.label, SIGNALS.labels, "labels", path)
     patients = column_of(table.columns, PATIENTS) if wanted.group is None else wanted.group
     if patients is not None and not is_pattern(patients):
         roles["group"] = column_in(table.columns, patients, (), "patients", path)
-    asked = {"label": wanted.label, "group": wanted.group}
+    asked = {"label": wanted.label if labelled else None, "group": wanted.group}
     find = {role: Pattern(given, f"--{role}") for role, given in asked.items() if given and role not in roles}
     rates = column_of(table.columns, arrays.RATES)
     rows = []
