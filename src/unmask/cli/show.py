@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, counted
+from unmask.cli.signals import of_record, record_options
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
@@ -77,6 +78,7 @@ def add_verbs(verbs: Any) -> None:
     )
     _model(sub)
     sub.add_argument("record", metavar="RECORD", help="the file of a record")
+    record_options(sub)
     sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
     _model(sub, required=False)
     sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
@@ -229,7 +231,7 @@ def _features(options: argparse.Namespace) -> Data:
 
 
 def _signal(options: argparse.Namespace) -> Data:
-    found: Data = _opened(options.model).signal(Path(options.record))
+    found: Data = _opened(options.model).signal(Path(options.record), **of_record(options))
     return found
 
 

@@ -5,7 +5,7 @@ import { matrix } from "./matrix.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
-import { classifySignal } from "./signals.js";
+import { classifySignal, tagSignal } from "./signals.js";
 import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
@@ -18,6 +18,7 @@ const PANELS = {
   classifyRecording,
   compareRecordings,
   classifySignal,
+  tagSignal,
   question,
   tag,
   choose,

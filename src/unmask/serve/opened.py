@@ -28,7 +28,7 @@ from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.tasks.recordings import RecordingTask
-from unmask.tasks.signals import SignalTask
+from unmask.tasks.signals import SignalForm, SignalTask
 from unmask.visualize import attention, beam
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
@@ -191,11 +191,16 @@ class Opened:
             lanes = spoken(task.along(found))
         return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
 
-    def signal(self, source: Path | bytes) -> Data:
-        """A record as the model reads it: see `visualize.signals`. Raises UnmaskError for a model that reads something
-        else, and for a record that it cannot read."""
+    def signal(self, source: Path | bytes, **given: Any) -> Data:
+        """A record as the model reads it: see `visualize.signals`.
+
+        given  "rate" of a file that does not say it, and "lead" of one with several
+
+        Raises UnmaskError for a model that reads something else, and for a record that it cannot read.
+        """
         processor = self._processor(SignalProcessor, "signals", self.reads_signals)
-        row = SignalRow(place="The record", source=source)
+        row = SignalForm(**given).completed(SignalRow(place="The record", source=source))
+        assert isinstance(row, SignalRow)
         samples_NL = row.signal(processor.rate).samples
         if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask):
             return signal(samples_NL, processor.rate)

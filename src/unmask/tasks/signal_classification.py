@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unmask import metrics
+from unmask.data import collate
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
@@ -27,6 +28,7 @@ from unmask.tasks.reading import counts_of
 from unmask.tasks.signal_references import MODELS, Experts
 from unmask.tasks.signals import SignalRows, SignalTask
 from unmask.tasks.task import Say, Score, Task
+from unmask.types import Example, Kind
 
 TRIALS = 500  # of resampling, for the intervals of a report
 SHOWN = ("accuracy", "macro_f1", "cinc_f1", "roc_auc", "pr_auc", "calibration_error")
@@ -211,5 +213,22 @@ class SignalClassification(OneLabel, SignalTask):
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
 
+    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+        """Each window has "looked": "rhythm", the weights of its segments; "beats", those of the places of the
+        convolution, one segment after the other; "bands". Each of the three adds up to 1. For MINA alone."""
+        return [
+            {**answer, "windows": [{**one, **_looked(model, x)} for one, x in zip(answer["windows"], own, strict=True)]}
+            for answer, own in zip(answers, (encoded.examples[part] for part in encoded.of_rows), strict=True)
+        ]
+
     def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {"lead": f"{answer['label']}: {answer['probability']:.1%}", "answers": answer["windows"]}
+
+
+def _looked(model: Any, example: Example) -> dict[str, Any]:
+    """{"looked"} for one window; empty for a model without attention."""
+    looked = model.looked(collate.pad([example], Kind.PADDING).to(model.device))
+    if looked is None:
+        return {}
+    found = {"beats": looked.places, "rhythm": looked.segments.sum(-1), "bands": looked.bands}
+    return {"looked": {name: x[0].flatten().float().tolist() for name, x in found.items()}}

@@ -52,6 +52,7 @@ class RecordRows(Rows):
     group     column, or regular expression for the names of files, of what must not be in training and evaluation at
               once, such as the patient: without dev rows, whole groups are held out
     rate      samples a second of files that do not say them
+    lead      name of the lead that is read of records with several, or names with commas between them; None: all
     positive  the class that is told from all others, which become 'rest': A in the challenge of 2017
     """
 
@@ -59,6 +60,7 @@ class RecordRows(Rows):
     label: str | None = column()
     group: str | None = column()
     rate: float | None = None
+    lead: str | None = None
     positive: str | None = None
 
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
@@ -81,24 +83,36 @@ class SignalRows(RecordRows):
 
 class SignalForm(FileForm):
     """A record: on the command line the name of its file; in a request {"signal": its bytes in Base64}, maybe with its
-    "rate", or {"samples": [[...], ...], "rate": 300}, a list of numbers for each sample."""
+    "rate", or {"samples": [[...], ...], "rate": 300}, a list of numbers for each sample. A "lead" chooses leads.
 
-    def __init__(self) -> None:
+    rate, lead  of items that do not have their own
+    """
+
+    def __init__(self, rate: float | None = None, lead: str | None = None) -> None:
         super().__init__("signal", SignalRow)
+        self.rate, self.lead = rate, lead
         self.known = frozenset({"signal", "samples"})
         self.wanted = self.object = self.lacking = (
             'an object such as {"signal": "<the bytes of a file in Base64>"} or {"samples": [0.1, 0.2], "rate": 300}'
         )
 
+    def with_defaults(self, values: Object) -> Form:
+        return SignalForm(**values)
+
+    def completed(self, row: Row) -> Row:
+        return replace(row, own_rate=self.rate, leads=names_of(self.lead)) if isinstance(row, SignalRow) else row
+
     def row(self, values: Object, place: str) -> Row:
-        rate = values.get("rate")
+        rate, lead = values.get("rate", self.rate), values.get("lead", self.lead)
+        if lead is not None and not isinstance(lead, str):
+            raise UnmaskError(f"{place}: 'lead' must be the name of a lead, not {kind_of(lead)}.")
         if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate < 1e9):
-            raise UnmaskError(f"{place}: 'rate' must be samples a second, a number above 0, not {kind_of(rate)}.")
+            raise UnmaskError(f"{place}: 'rate' must be samples a second, a number above 0, not {rate!r}.")
         own_rate = None if rate is None else float(rate)
         if "samples" not in values:
             made = super().row(values, place)
             assert isinstance(made, SignalRow)
-            return replace(made, own_rate=own_rate)
+            return replace(made, own_rate=own_rate, leads=names_of(lead))
         if own_rate is None:
             raise UnmaskError(f"{place} has 'samples', but no 'rate', the samples a second.")
         return SignalRow(place=place, source=of_numbers(values["samples"], own_rate, place))
@@ -125,6 +139,8 @@ class SignalTask(Task):
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:
         wanted = Wanted(record=rows.record, label=rows.label, group=rows.group, rate=rows.rate)
         found = cls.records(path, wanted, rows.encoding)
+        if rows.lead is not None:
+            found = replace(found, rows=tuple(replace(row, leads=names_of(rows.lead)) for row in found))
         if rows.positive is None:
             return found
         if rows.positive not in found.labels and not scoring:
@@ -190,6 +206,11 @@ class SignalTask(Task):
     @classmethod
     def query(cls, row: Row) -> str:
         return row.place
+
+
+def names_of(lead: str | None) -> tuple[str, ...]:
+    """The names of leads with commas between them."""
+    return () if lead is None else tuple(name.strip() for name in lead.split(","))
 
 
 def _against_rest(row: Row, positive: str) -> Row:

@@ -117,13 +117,10 @@ def attention_along(model: Model, processor: SignalProcessor, samples_NL: np.nda
             looked: Any = model.looked(batch)  # type: ignore[operator]
         if looked is None:
             return None
-        beats_KFP, rhythm_KF, bands_F = (
-            x[0].float().cpu().numpy() for x in (looked.beats, looked.rhythm, looked.bands)
-        )
+        places_KP, segments_KF = (x[0].float().cpu().numpy() for x in (looked.places, looked.segments))
+        bands_FK = segments_KF.T
         if found is None:
-            found = np.zeros((K, beats_KFP.shape[2])), np.zeros(K), np.zeros((len(bands_F), K))
-        bands_FK = (rhythm_KF * bands_F).T
-        places_KP = (beats_KFP * bands_FK.T[..., None]).sum(1)
+            found = np.zeros((K, places_KP.shape[1])), np.zeros(K), np.zeros((len(bands_FK), K))
         for whole, part in zip(found, (places_KP, bands_FK.sum(0)), strict=False):
             whole[begin:end] = part[: end - begin] / max(float(part.max()), 1e-9)
         found[2][:, begin:end] = bands_FK[:, : end - begin] / max(float(bands_FK.max()), 1e-9)

@@ -39,6 +39,7 @@ class SignalRow(Row):
     begin     of the part, in seconds
     end       of the part, in seconds; None: the end of the record
     own_rate  samples a second of a file that does not say them
+    leads     names of the leads that are read, in this order; empty: all
     marks     begin and end of what has each of the `tags`, in seconds of the part, ascending; a beat ends where it
               begins
     """
@@ -47,6 +48,7 @@ class SignalRow(Row):
     begin: float = 0.0
     end: float | None = None
     own_rate: float | None = None
+    leads: tuple[str, ...] = ()
     marks: tuple[tuple[float, float], ...] = ()
 
     @property
@@ -64,10 +66,10 @@ class SignalRow(Row):
         """A hash of the samples of the whole record."""
         return digest_of(self.source)
 
-    def signal(self, rate: float | None = None, leads: Sequence[str] = ()) -> Signal:
+    def signal(self, rate: float | None = None) -> Signal:
         """The samples [N, L] that a model can read, `rate` a second; None: the rate of the record. Raises UnmaskError,
         which names the row, for the reasons of `decode`."""
-        return decode(self.source, rate, self.begin, self.end, leads=leads, own_rate=self.own_rate, name=self.name)
+        return decode(self.source, rate, self.begin, self.end, leads=self.leads, own_rate=self.own_rate, name=self.name)
 
     def count(self, rate: float) -> int:
         """N at this rate. Raises UnmaskError, which names the row, for a file that is no record."""
