@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, counted
+from unmask.cli.signals import of_record, record_options
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
@@ -79,6 +80,7 @@ def add_verbs(verbs: Any) -> None:
     )
     _model(sub)
     sub.add_argument("record", metavar="RECORD", help="the file of a record")
+    record_options(sub)
     sub = _verb(group, "forecast", _forecast, "What follows series, such as the columns of a table, with quantiles.")
     _model(sub)
     sub.add_argument("series", metavar="SERIES", help="the file of series: a table, or a record")
@@ -236,7 +238,7 @@ def _features(options: argparse.Namespace) -> Data:
 
 
 def _signal(options: argparse.Namespace) -> Data:
-    found: Data = _opened(options.model).signal(Path(options.record))
+    found: Data = _opened(options.model).signal(Path(options.record), **of_record(options))
     return found
 
 

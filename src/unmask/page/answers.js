@@ -6,7 +6,7 @@ import { forecastSeries } from "./forecasts.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
-import { classifySignal, scoreSignal } from "./signals.js";
+import { classifySignal, scoreSignal, tagSignal } from "./signals.js";
 import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
@@ -20,6 +20,7 @@ const PANELS = {
   compareRecordings,
   classifySignal,
   scoreSignal,
+  tagSignal,
   forecastSeries,
   question,
   tag,

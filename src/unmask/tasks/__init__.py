@@ -20,6 +20,7 @@ from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.signal_classification import SignalClassification
 from unmask.tasks.signal_regression import SignalRegression
+from unmask.tasks.signal_tagging import SignalTagging
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
@@ -43,6 +44,7 @@ __all__ = [
     "Roles",
     "SignalClassification",
     "SignalRegression",
+    "SignalTagging",
     "SpeechClassification",
     "SpeechRecognition",
     "Tagging",
@@ -78,6 +80,7 @@ for task in (
     SpeechRecognition,
     SignalClassification,
     SignalRegression,
+    SignalTagging,
     Forecasting,
     Verification,
 ):

@@ -13,20 +13,20 @@ from typing import Any
 import numpy as np
 
 from unmask import metrics
+from unmask.data import collate
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
-from unmask.data.signals import synthetic
 from unmask.data.signals.reading import SIGNALS, SignalRow
 from unmask.tasks.balance import ClassLoss, Weighing
-from unmask.tasks.labels import mean_cross_entropy
+from unmask.tasks.encoded import Encoded
 from unmask.tasks.one_label import OneLabel
-from unmask.tasks.reading import counts_of, labels_of
+from unmask.tasks.reading import counts_of
 from unmask.tasks.signal_references import MODELS, Experts
 from unmask.tasks.signal_windows import WindowedSignals, WindowOptions
-from unmask.tasks.signals import REST
-from unmask.tasks.stand_in import StandIn
+from unmask.tasks.signals import SignalRows
 from unmask.tasks.task import Say, Score, Task
+from unmask.types import Example, Kind
 
 TRIALS = 500  # of resampling, for the intervals of a report
 SHOWN = ("accuracy", "macro_f1", "cinc_f1", "roc_auc", "pr_auc", "calibration_error")
@@ -51,6 +51,7 @@ class SignalClassification(OneLabel, WindowedSignals):
     """
 
     task_name, name, general = "signal-classification", "signal_classification", "classification"
+    rows_class = SignalRows
     options_class = SignalOptions
     panel = "classifySignal"
     reference = "the shares of the labels in the training rows"
@@ -70,11 +71,9 @@ class SignalClassification(OneLabel, WindowedSignals):
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        labels = labels_of(sets, say, held_out=held_out)
-        labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
+        labels = cls.labels_in(sets, say, held_out=held_out)
         for sentence in doubts(sets, SIGNALS.noun):
             say(sentence)
-        cls.check_sets(sets, say, held_out=held_out)
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, window=options.window, step=options.step, weighing=weighing)
 
@@ -83,31 +82,16 @@ class SignalClassification(OneLabel, WindowedSignals):
         """As `learned`; windows have no effect on the references, which read whole records."""
         return cls.learned(sets, SignalOptions(), say, held_out=held_out)
 
-    @classmethod
-    def stand_in(cls, config: Any) -> StandIn:
-        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
-        write = partial(synthetic.write, rate=config.rate)
-        return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
-
     # -- scores
 
     def scores(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, float]:
-        """The metrics of probabilities [N, C]: `metrics.of_classes`, `metrics.of_probabilities`, and the loss."""
-        classes = metrics.of_classes(probabilities.argmax(1), true, self.labels)
-        rest = metrics.of_probabilities(probabilities, true, self.labels)
-        return {**classes, **rest, "loss": mean_cross_entropy(probabilities, true)}
-
-    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
-        """The scores by record; those by window are in `tables`."""
-        return self.scores(*self._arrays(answers, rows))
+        """The metrics of probabilities [N, C]; of records, while `tables` has those of windows too."""
+        plain = super().scores(probabilities, true)
+        return {**plain, **metrics.of_probabilities(probabilities, true, self.labels)}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         shares = np.bincount(self._true(train), minlength=len(self.labels)) / len(train)
         return self.scores(np.tile(shares, (len(rows), 1)), self._true(rows))
-
-    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        probabilities, true = self._arrays(answers, rows)
-        return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
 
     def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         return np.stack([answer.mean for answer in answers]), self._true(rows)
@@ -187,5 +171,22 @@ class SignalClassification(OneLabel, WindowedSignals):
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
 
+    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+        """Each window has "looked": "rhythm", the weights of its segments; "beats", those of the places of the
+        convolution, one segment after the other; "bands". Each of the three adds up to 1. For MINA alone."""
+        return [
+            {**answer, "windows": [{**one, **_looked(model, x)} for one, x in zip(answer["windows"], own, strict=True)]}
+            for answer, own in zip(answers, (encoded.examples[part] for part in encoded.of_rows), strict=True)
+        ]
+
     def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         return {"lead": f"{answer['label']}: {answer['probability']:.1%}", "answers": answer["windows"]}
+
+
+def _looked(model: Any, example: Example) -> dict[str, Any]:
+    """{"looked"} for one window; empty for a model without attention."""
+    looked = model.looked(collate.pad([example], Kind.PADDING).to(model.device))
+    if looked is None:
+        return {}
+    found = {"beats": looked.places, "rhythm": looked.segments.sum(-1), "bands": looked.bands}
+    return {"looked": {name: x[0].flatten().float().tolist() for name, x in found.items()}}

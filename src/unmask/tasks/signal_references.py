@@ -1,6 +1,6 @@
 """Plain references for electrocardiograms: regressions and random forests on the features of beats.
 
-Shapes: N records, F features of all leads, C classes.
+Shapes: N records, or beats of them, F features of all leads, C classes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from unmask.data.files.damage import damaged
 from unmask.data.labelled.rows import Row
-from unmask.data.signals.beat_features import features
+from unmask.data.signals.beat_features import features, of_each
 from unmask.data.signals.reading import SignalRow
 from unmask.errors import UnmaskError
 from unmask.tasks.lexical import regression
@@ -24,34 +24,47 @@ Answer = Callable[[Sequence[Row]], np.ndarray]
 """Records -> probabilities [N, C], or scores [N, 1]."""
 
 
-class Experts:
-    """Features of records, which are computed once for all references."""
+def of_record(row: SignalRow) -> np.ndarray:
+    """[1, F]: the features of the beats of each lead (`beat_features.features`)."""
+    return np.concatenate([features(lead_N, RATE) for lead_N in row.signal(RATE).samples.T])[None]
 
-    def __init__(self) -> None:
+
+def of_beats(row: SignalRow) -> np.ndarray:
+    """[N, F]: those of each of the N marks of a record, which are beats (`beat_features.of_each`)."""
+    places_N = np.array([begin for begin, _ in row.marks]) * RATE
+    leads = row.signal(RATE).samples.T
+    return np.concatenate([of_each(lead, places_N.round().astype(np.int64), RATE) for lead in leads], axis=1)
+
+
+class Experts:
+    """Features of records, which are computed once for all references.
+
+    of_row  a record -> features [n, F] of what is answered in it
+    """
+
+    def __init__(self, of_row: Callable[[SignalRow], np.ndarray] = of_record) -> None:
+        self.of_row = of_row
         self._known: dict[Row, np.ndarray] = {}
 
     def features(self, rows: Sequence[Row]) -> np.ndarray:
-        """[N, F]: the features of the beats of each lead. Raises UnmaskError, after the last record, if some cannot be
-        read: it counts them, and names the first."""
+        """[N, F]: the features of all records. Raises UnmaskError, after the last record, if some cannot be read: it
+        counts them, and names the first."""
         broken = []
         for row in rows:
             assert isinstance(row, SignalRow)
             if row in self._known:
                 continue
             try:
-                leads_LN = row.signal(RATE).samples.T
+                self._known[row] = self.of_row(row)
             except UnmaskError as error:
                 broken.append(str(error))
-                continue
-            self._known[row] = np.concatenate([features(lead_N, RATE) for lead_N in leads_LN])
         if broken:
             raise UnmaskError(f"{damaged(broken, len(rows), 'record')} Remove them from the rows.")
-        widths = {len(self._known[row]) for row in rows}
-        if len(widths) > 1:
+        if len({self._known[row].shape[1] for row in rows}) > 1:
             raise UnmaskError(
                 "The records have unequal numbers of leads, so that there are no features of all of them."
             )
-        return np.stack([self._known[row] for row in rows])
+        return np.concatenate([self._known[row] for row in rows])
 
     def fitted(self, name: str, train: Sequence[Row], true_N: np.ndarray, count: int) -> Answer:
         """The answers of a reference in MODELS that is fitted on the training records, of classes `true_N`. Raises

@@ -5,23 +5,20 @@ Shapes: C outputs, W windows of a record.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
-from unmask.data.signals.checks import examine
-from unmask.data.signals.examples import SignalExamples
+from unmask.data.signals.examples import SignalExamples, cut
 from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SignalRow, check_records_apart
+from unmask.data.signals.reading import SignalRow
 from unmask.errors import UnmaskError
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.signals import SignalTask
-from unmask.tasks.task import Say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,16 +57,6 @@ class WindowedSignals(SignalTask):
     window: float
     step: float
 
-    @classmethod
-    def check_sets(cls, sets: Mapping[str, Dataset], say: Say, *, held_out: bool) -> None:
-        """Say what is unusual about the records. Raises UnmaskError for a record, or a patient, of two sets, and for
-        records that cannot be read."""
-        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
-            check_records_apart(sets["train"], sets[name])
-        for name, rows in sets.items():
-            for sentence in examine(rows):
-                say(f"{name}: {sentence}")
-
     def value(self, row: Row) -> np.ndarray:
         """The target of a row, [1]."""
         raise NotImplementedError
@@ -79,17 +66,14 @@ class WindowedSignals(SignalTask):
 
     def encode(self, rows: Sequence[Row], processor: SignalProcessor, length: int) -> Encoded:
         records = [row for row in rows if isinstance(row, SignalRow)]
-        values = np.array([self.value(row)[0] for row in records])
         window, step = (max(1, round(x * processor.rate / processor.segment)) for x in (self.window, self.step))
         window = min(window, length)
-        examples = SignalExamples(records, processor, self.name, values, window=window, step=min(step, window))
+        spans, owners = cut(records, processor, window, min(step, window))
+        values = [self.value(row) for row in records]
+        targets = [(np.zeros(1, np.int64), values[owner]) for owner in owners.tolist()]
+        examples = SignalExamples(records, processor, self.name, spans, owners, targets)
         split = int((np.bincount(examples.owners, minlength=1) > 1).sum())
         return Encoded(examples, examples.owners, rows, window, split=split, unit="segments")
-
-    def check_encoded(self, encoded: Encoded) -> None:
-        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
-        assert isinstance(encoded.examples, SignalExamples)
-        encoded.examples.check()
 
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Windows:
         own: Any = encoded.examples[encoded.of_rows[row]]

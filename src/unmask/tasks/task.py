@@ -64,7 +64,6 @@ class Task(Objective):
     rate_share  default learning rate for a folder, as a share of that at which it was trained; None: that of `Fit`
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
-    gives_forecasts  whether the answer to a row is a forecast, {"forecast": {quantile: [numbers]}}
     folders    whether its rows may also be a folder
     form       the inputs that it answers
     written    the task as texts that a T5 writes; None: not supported
@@ -95,7 +94,6 @@ class Task(Objective):
     rate_share: ClassVar[float | None] = None
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False
-    gives_forecasts: ClassVar[bool] = False
     folders: ClassVar[bool] = False
     form: ClassVar[Form] = Form()
     written: ClassVar[type[Written] | None] = None
@@ -294,8 +292,7 @@ class Task(Objective):
         return {}
 
     def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        """Whether all rows, or words, got the same answer although their labels differ, as from a model that learned
-        only the frequencies of labels."""
+        """Whether all rows, or words, got the same answer although their labels differ."""
         return False
 
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
@@ -308,8 +305,7 @@ class Task(Objective):
         return self
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
-        """The rows with labels as the task has them. Raises UnmaskError for labels that `owner`, its model, does not
-        know."""
+        """The rows with labels as the task has them. Raises UnmaskError for labels that `owner` does not know."""
         return rows
 
     def doubting(self, threshold: float) -> Task:
@@ -364,6 +360,10 @@ class Task(Objective):
     def answer(self, row: Row, found: Any) -> dict[str, Any]:
         """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
+
+    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+        """The answers to encoded rows, with where the model looked, if the task can say it."""
+        return answers
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

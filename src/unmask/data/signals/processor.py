@@ -14,7 +14,7 @@ import numpy as np
 
 from unmask.config import Config, read_json, typed
 from unmask.data.processor import Processor, Region
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import write_text
 from unmask.types import Example, Kind
 
@@ -53,9 +53,8 @@ class SignalProcessor(Config, Processor[np.ndarray]):
         """[P * S, L] float32: the samples of whole segments, as the model reads them. Raises UnmaskError for an item
         that is no record, has another number of leads, is too short, or has values that are no numbers."""
         if item.ndim != 2 or item.shape[1] != self.leads:
-            raise UnmaskError(
-                f"A record must be an array [samples, {self.leads}], one column for each lead, not {list(item.shape)}."
-            )
+            has = f"{item.shape[1]} leads" if item.ndim == 2 else f"the shape {list(item.shape)}"
+            raise UnmaskError(f"A record must have {plural(self.leads, 'lead')}, not {has}: choose them with --lead.")
         if len(item) < self.segment:
             raise UnmaskError(
                 f"The record has {len(item)} samples, but the model needs at least {self.segment} "
