@@ -138,6 +138,7 @@ def test_rhythms_are_learned_scored_predicted_and_served(run, hearts, capsys):
     main(["predict", "--model", str(run), "--file", str(path), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert sum(answer["scores"].values()) == pytest.approx(1, abs=1e-5)
+    assert sum(answer["windows"][0].pop("looked")["rhythm"]) == pytest.approx(1, abs=1e-5)
     assert answer["windows"][0] == {"begin": 0.0, "end": 5.0, "label": answer["windows"][0]["label"],
                                     "probability": pytest.approx(0.5, abs=0.5)}  # fmt: skip
     main(["evaluate", "--model", str(run), "--data", str(hearts / "dev.tsv")])

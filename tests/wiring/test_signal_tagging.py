@@ -284,7 +284,7 @@ def test_a_request_chooses_leads_and_a_default_is_for_what_lacks_it():
     assert form.completed(SignalRow()).leads == ("II", "V1")
     with pytest.raises(UnmaskError, match="'lead' must be the name of a lead"):
         form.as_row({"signal": "AAAA", "lead": 2}, 1)
-    with pytest.raises(UnmaskError, match="1 lead, not 2 leads: choose them with --lead"):
+    with pytest.raises(UnmaskError, match="has 2 leads, but the model reads 1: choose by --lead"):
         PROCESSOR.values(np.zeros((100, 2)))
 
 

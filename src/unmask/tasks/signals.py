@@ -140,7 +140,8 @@ class SignalTask(Task):
         wanted = Wanted(record=rows.record, label=rows.label, group=rows.group, rate=rows.rate)
         found = cls.records(path, wanted, rows.encoding)
         if rows.lead is not None:
-            found = replace(found, rows=tuple(replace(row, leads=names_of(rows.lead)) for row in found))
+            chosen: Any = {"leads": names_of(rows.lead)}
+            found = replace(found, rows=tuple(replace(row, **chosen) for row in found))
         if rows.positive is None:
             return found
         if rows.positive not in found.labels and not scoring:

@@ -52,9 +52,12 @@ class SignalProcessor(Config, Processor[np.ndarray]):
     def values(self, item: np.ndarray) -> np.ndarray:
         """[P * S, L] float32: the samples of whole segments, as the model reads them. Raises UnmaskError for an item
         that is no record, has another number of leads, is too short, or has values that are no numbers."""
-        if item.ndim != 2 or item.shape[1] != self.leads:
-            has = f"{item.shape[1]} leads" if item.ndim == 2 else f"the shape {list(item.shape)}"
-            raise UnmaskError(f"A record must have {plural(self.leads, 'lead')}, not {has}: choose them with --lead.")
+        if item.ndim != 2:
+            raise UnmaskError(f"A record must be an array [samples, {self.leads}], not {list(item.shape)}.")
+        if item.shape[1] != self.leads:
+            raise UnmaskError(
+                f"The record has {plural(item.shape[1], 'lead')}, but the model reads {self.leads}: choose by --lead."
+            )
         if len(item) < self.segment:
             raise UnmaskError(
                 f"The record has {len(item)} samples, but the model needs at least {self.segment} "
