@@ -28,6 +28,8 @@ from unmask.tasks.reading import read_sets
 from unmask.tasks.series import SeriesRows
 from unmask.tasks.series_references import autocorrelation, drift, period_of, seasonal
 from unmask.types import Batch
+from unmask.visualize.forecasts import forecast, forecasts
+from unmask.visualize.pictures import draw
 
 STEPS, SEASON, H = 180, 6, 4
 PAGE = SignalRecurrent(segment=3, dim=8, hidden=12, layers=1, dropout=0.0)
@@ -239,3 +241,11 @@ def test_every_model_of_signals_can_forecast():
     assert batch.targets["forecasting"].places.tolist() == [1]
     [answer] = task.answer_all(page.build(task.heads).eval(), encoded, processor.pad)
     assert answer.quantiles.shape == (1, 2, 1)
+
+
+def test_a_view_becomes_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    quantiles = {"0.1": [1.0, 2.0], "0.5": [2.0, 3.0], "0.9": [3.0, 5.0]}
+    charts = [forecast(name, waves(1, 30), quantiles) for name in ("one", "two $", "three")]
+    draw(tmp_path / "x.png", forecasts(charts))
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
