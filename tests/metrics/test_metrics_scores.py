@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
+import sklearn.metrics
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,7 +44,9 @@ def test_correlations_follow_their_formulas():
         wanted = {
             "pearson": pearson(predicted, true),
             "spearman": pearson(middle_ranks(predicted), middle_ranks(true)),
+            "mae": sklearn.metrics.mean_absolute_error(true, predicted),
             "rmse": np.linalg.norm(predicted - true) / np.sqrt(len(true)),
+            "r2": sklearn.metrics.r2_score(true, predicted),
         }
         assert metrics.of_scores(predicted, true) == pytest.approx(wanted, rel=0, abs=1e-9)
 
@@ -52,6 +55,7 @@ def test_what_has_no_correlation_has_none():
     true = np.array([1.0, 2.0, 3.0, 4.0])
     assert metrics.of_scores(np.ones(4), true)["pearson"] == 0.0
     assert metrics.of_scores(true, np.ones(4))["spearman"] == 0.0
+    assert metrics.of_scores(true, np.ones(4))["r2"] == 0.0
     assert metrics.of_scores(np.ones(1), np.ones(1))["spearman"] == 0.0
 
 

@@ -27,8 +27,9 @@ from unmask.serve import Predictor
 from unmask.serve.http.app import build
 from unmask.serve.http.pool import Pool
 from unmask.tasks import SignalClassification, task_on
-from unmask.tasks.signal_classification import SignalOptions, Windows
+from unmask.tasks.signal_classification import SignalOptions
 from unmask.tasks.signal_references import Experts
+from unmask.tasks.signal_windows import Windows
 from unmask.tasks.signals import SignalRows
 from unmask.train.metrics import read as read_metrics
 
@@ -100,7 +101,7 @@ def test_the_answer_to_a_record_is_the_mean_of_its_windows(run, hearts):
     found = predictor.found(rows)
     loaded = huggingface.load(run)
     values = loaded.processor.values(rows[0].signal(RATE).samples)
-    for p, (begin, end) in zip(found[0].probabilities, found[0].seconds, strict=True):
+    for p, (begin, end) in zip(found[0].answers, found[0].seconds, strict=True):
         cut = values[round(begin * RATE) : round(end * RATE)]
         batch = loaded.processor.collate([loaded.processor.segmented(cut)])
         with torch.no_grad():
@@ -108,7 +109,7 @@ def test_the_answer_to_a_record_is_the_mean_of_its_windows(run, hearts):
             alone = loaded.model.answer("signal_classification", hidden, batch.starts, batch).softmax(-1)[0]
         np.testing.assert_allclose(p, alone.numpy(), atol=1e-5)
     answer = predictor.answer(rows[:1])[0]
-    assert list(answer["scores"].values()) == pytest.approx(found[0].probabilities.mean(0).tolist(), abs=1e-6)
+    assert list(answer["scores"].values()) == pytest.approx(found[0].answers.mean(0).tolist(), abs=1e-6)
     assert answer["label"] == max(answer["scores"], key=answer["scores"].get)
 
 
@@ -137,6 +138,7 @@ def test_rhythms_are_learned_scored_predicted_and_served(run, hearts, capsys):
     main(["predict", "--model", str(run), "--file", str(path), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert sum(answer["scores"].values()) == pytest.approx(1, abs=1e-5)
+    assert sum(answer["windows"][0].pop("looked")["rhythm"]) == pytest.approx(1, abs=1e-5)
     assert answer["windows"][0] == {"begin": 0.0, "end": 5.0, "label": answer["windows"][0]["label"],
                                     "probability": pytest.approx(0.5, abs=0.5)}  # fmt: skip
     main(["evaluate", "--model", str(run), "--data", str(hearts / "dev.tsv")])

@@ -22,6 +22,7 @@ SMALL = {
     "mina": [*BANDS, "--low", "0,0.67,10,0.001", "--high", "0,5,40,0.5"],
     "crnn": BANDS,
     "ecg-cnn": ["--blocks", "6", "--filters", "2", "--kernel", "4"],
+    "lstm-signal": ["--dim", "6", "--hidden", "4", "--layers", "1", "--segment", "50"],
     "transformer-signal": ["--dim", "8", "--layers", "1", "--heads", "2", "--hidden", "8", "--segment", "50"],
 }
 

@@ -1,4 +1,5 @@
-"""docs/signals.md: its code runs, its commands and recipes exist, and it says that unmask is no medical device."""
+"""docs/signals.md and docs/forecasting.md: their code runs, their commands and recipes exist, and the first says that
+unmask is no medical device."""
 
 from __future__ import annotations
 
@@ -11,17 +12,18 @@ import pytest
 from unmask.cli import parser
 from unmask.runs import supervised_recipes
 
-TEXT = (Path(__file__).parents[2] / "docs" / "signals.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT, FORECASTING = ((DOCS / name).read_text(encoding="utf-8") for name in ("signals.md", "forecasting.md"))
 
 
-@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", TEXT + FORECASTING, re.DOTALL))
 def test_code_runs(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "docs/signals.md", "exec", dont_inherit=True), {"__name__": "page"})
+    exec(compile(code, "docs", "exec", dont_inherit=True), {"__name__": "page"})
 
 
 def test_commands_are_valid():
-    commands = re.findall(r"(?m)^unmask (.*)$", TEXT)
+    commands = re.findall(r"(?m)^unmask (.*)$", TEXT + FORECASTING)
     assert commands
     for command in commands:
         options, _ = parser().parse_known_args(shlex.split(command, comments=True))

@@ -23,6 +23,7 @@ from unmask.cli.parser import (
     text_options,
 )
 from unmask.cli.searching import search_options, searching
+from unmask.cli.signals import of_record, record_options
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
@@ -131,8 +132,11 @@ def add_verbs(verbs: Any) -> None:
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
     sub.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
+    record_options(sub)
     search_options(sub)
-    sub.add_argument("--json", action="store_true", help="print one JSON object a line")
+    sub.add_argument(
+        "--json", action="store_true", help="print one JSON object a line, for a MINA with where it looked"
+    )
     answering_options(sub)
     sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
@@ -253,8 +257,9 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
     where = {"device": options.device, "precision": options.precision}
-    how = {"no_answer": options.no_answer, "search": searching(options)}
+    how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
+    predictor.defaults = of_record(options)
     say(predictor.settled)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, counted
+from unmask.cli.signals import of_record, record_options
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
 
@@ -79,6 +80,10 @@ def add_verbs(verbs: Any) -> None:
     )
     _model(sub)
     sub.add_argument("record", metavar="RECORD", help="the file of a record")
+    record_options(sub)
+    sub = _verb(group, "forecast", _forecast, "What follows series, such as the columns of a table, with quantiles.")
+    _model(sub)
+    sub.add_argument("series", metavar="SERIES", help="the file of series: a table, or a record")
     sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
     _model(sub, required=False)
     sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
@@ -233,8 +238,12 @@ def _features(options: argparse.Namespace) -> Data:
 
 
 def _signal(options: argparse.Namespace) -> Data:
-    found: Data = _opened(options.model).signal(Path(options.record))
+    found: Data = _opened(options.model).signal(Path(options.record), **of_record(options))
     return found
+
+
+def _forecast(options: argparse.Namespace) -> Data:
+    return _opened(options.model).forecasts(Path(options.series))
 
 
 def _clusters(options: argparse.Namespace) -> Data:

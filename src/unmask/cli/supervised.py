@@ -25,6 +25,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, finetune, plan
     from unmask.runs.report import run_facts
+    from unmask.tasks.registry import task_of_page
     from unmask.train import distributed
     from unmask.train.display import Terminal, render_plan
 
@@ -42,6 +43,9 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             )
     else:
         config = supervised_recipes.find(options.system)
+        assert config.page is not None
+        if "task" in overrides:
+            config = config.replace(task=task_of_page(overrides["task"], config.page))
         if LENGTH & {name.replace("-", "_") for name in overrides}:
             config = config.replace(fit={"minutes": None})
         config.override(overrides, **OTHERS)  # an unknown field is an error before data are written

@@ -1,5 +1,5 @@
-"""Standard metrics of numbers and texts: classes, scores, entities, answers, ranks, verification, transcripts,
-translations.
+"""Standard metrics of numbers and texts: classes, scores, forecasts, entities, answers, ranks, verification,
+transcripts, translations.
 
 Metrics are fractions from 0 to 1, never percentages, except BLEU and chrF, which are published from 0 to 100.
 Correlations go from -1 to 1, and errors are in the unit of the scores.
@@ -8,6 +8,7 @@ Correlations go from -1 to 1, and errors are in the unit of the scores.
 from unmask.metrics.answers import best_threshold, exact_match, normalise_answer, of_answers, token_f1
 from unmask.metrics.classes import confusion, of_classes, of_label_sets, per_class, per_label
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
+from unmask.metrics.forecasts import median_of, of_forecasts, pinball, seasonal_error
 from unmask.metrics.hypotheses import tokenised_lines
 from unmask.metrics.ngrams import textbook_bleu
 from unmask.metrics.probabilities import areas, intervals, of_probabilities
@@ -52,10 +53,12 @@ __all__ = [
     "exact_match_accuracy",
     "intervals",
     "mean_reciprocal_rank",
+    "median_of",
     "multi30k_bleu",
     "normalise_answer",
     "of_answers",
     "of_classes",
+    "of_forecasts",
     "of_label_sets",
     "of_neighbours",
     "of_probabilities",
@@ -68,12 +71,14 @@ __all__ = [
     "outside",
     "paired_bootstrap",
     "pairs_of",
+    "pinball",
     "per_class",
     "per_label",
     "per_tag",
     "ranks",
     "recall_at",
     "roc",
+    "seasonal_error",
     "spans",
     "textbook_bleu",
     "token_accuracy",

@@ -78,6 +78,16 @@ class Looked:
     rhythm: Tensor
     bands: Tensor
 
+    @property
+    def segments(self) -> Tensor:
+        """[R, K, F]: the weight of each segment in each band; of a record they add up to 1."""
+        return self.rhythm * self.bands[:, None]
+
+    @property
+    def places(self) -> Tensor:
+        """[R, K, P]: the weight of each place of the convolution, over all bands; of a record they add up to 1."""
+        return (self.beats * self.segments[..., None]).sum(2)
+
 
 class RecordSummaries(StackModel):
     """A model whose heads for sequences read a mean over the segments of a record."""

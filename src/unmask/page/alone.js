@@ -3,6 +3,7 @@
 import { attentionView } from "./attention.js";
 import { beamView } from "./beam.js";
 import { empty, h } from "./dom.js";
+import { forecastsView } from "./forecasts.js";
 import { galleryView } from "./gallery.js";
 import { complexityView, maskingView, masksView, positionsView, spansView, wordpieceView } from "./inside.js";
 import { pictureAttentionView } from "./picture.js";
@@ -23,6 +24,7 @@ const VIEWS = {
   masks: masksView,
   complexity: complexityView,
   runs: runsView,
+  forecasts: forecastsView,
   gallery: galleryView,
   recording: recordingView,
   clusters: clustersView,

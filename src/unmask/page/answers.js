@@ -2,10 +2,11 @@
 
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
+import { forecastSeries } from "./forecasts.js";
 import { contextForm, firstSource, into, sumForm } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
-import { classifySignal } from "./signals.js";
+import { classifySignal, scoreSignal, tagSignal } from "./signals.js";
 import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
 const PANELS = {
@@ -18,6 +19,9 @@ const PANELS = {
   classifyRecording,
   compareRecordings,
   classifySignal,
+  scoreSignal,
+  tagSignal,
+  forecastSeries,
   question,
   tag,
   choose,

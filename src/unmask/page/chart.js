@@ -6,10 +6,12 @@ const W = 420, H = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 34;
 
 /**
  * series  [{name, points: [[x, y], …], index: of its colour, dash}]
+ * bands   areas behind them: [{name, points: [[x, low, high], …], index}]
  * log     whether both axes are logarithmic
  */
-export function chart({ title, series, x = "step", y = "", log = false }) {
-  const points = series.flatMap((one) => one.points);
+export function chart({ title, series, bands = [], x = "step", y = "", log = false }) {
+  const edges = bands.flatMap((one) => one.points.flatMap(([at, low, high]) => [[at, low], [at, high]]));
+  const points = [...series.flatMap((one) => one.points), ...edges];
   const caption = h("figcaption", {}, title, y ? h("small", {}, ` ${y}`) : null);
   if (!points.length) return h("figure", {}, caption, h("p", { class: "note" }, "No numbers yet."));
   const scaleX = scale(points.map((p) => p[0]), LEFT, W - RIGHT, log);
@@ -24,6 +26,10 @@ export function chart({ title, series, x = "step", y = "", log = false }) {
     svg("line", { class: "axis", x1: LEFT, x2: W - RIGHT, y1: H - BOTTOM, y2: H - BOTTOM }),
     svg("text", { class: "soft", x: W - RIGHT, y: H - 3, "text-anchor": "end" }, x),
   );
+  for (const one of bands) {
+    const around = [...one.points.map(([at, low]) => [at, low]), ...one.points.map(([at, , high]) => [at, high]).reverse()];
+    picture.append(svg("polygon", { points: around.map((p) => `${scaleX(p[0]).toFixed(1)},${scaleY(p[1]).toFixed(1)}`).join(" "), style: { fill: colour(one.index), opacity: 0.2 } }));
+  }
   for (const one of series) {
     const path = one.points.map((p, i) => `${i ? "L" : "M"}${scaleX(p[0]).toFixed(1)} ${scaleY(p[1]).toFixed(1)}`).join("");
     picture.append(svg("path", { class: "line", d: path, style: { stroke: colour(one.index) }, "stroke-dasharray": one.dash ? "6 4" : null }));
@@ -39,8 +45,9 @@ export function chart({ title, series, x = "step", y = "", log = false }) {
     rule.setAttribute("x1", scaleX(step));
     rule.setAttribute("x2", scaleX(step));
     rule.setAttribute("visibility", "visible");
-    const rows = series.map((one) => [one.name, nearest(one.points, step)]).filter(([, p]) => p);
-    tipAt(left, top, [`${x} ${short(step)}`, ...rows.map(([name, p]) => `${name} ${short(p[1])}${p[0] === step ? "" : ` (at ${short(p[0])})`}`)].join("\n"));
+    const rows = series.map((one) => [one.name, nearest(one.points, step)]).filter(([, p]) => p && (!bands.length || p[0] === step));
+    const ranges = bands.flatMap((one) => one.points.filter((p) => p[0] === step).map((p) => `${one.name}: ${short(p[1])} to ${short(p[2])}`));
+    tipAt(left, top, [`${x} ${short(step)}`, ...rows.map(([name, p]) => `${name} ${short(p[1])}${p[0] === step ? "" : ` (at ${short(p[0])})`}`), ...ranges].join("\n"));
   }
   picture.addEventListener("pointermove", (event) => {
     const box = picture.getBoundingClientRect();
@@ -58,7 +65,7 @@ export function chart({ title, series, x = "step", y = "", log = false }) {
     const box = picture.getBoundingClientRect();
     say(steps[at], box.left + (scaleX(steps[at]) / W) * box.width, box.top + box.height / 2);
   });
-  const legend = h("div", { class: "legend" }, series.map((one) => h("span", {}, h("i", { class: one.dash ? "dash" : null, style: { "border-color": colour(one.index) } }), one.name)));
+  const legend = h("div", { class: "legend" }, [...series, ...bands].map((one) => h("span", {}, h("i", { class: one.dash ? "dash" : null, style: { "border-color": colour(one.index) } }), one.name)));
   return h("figure", {}, caption, legend, picture);
 }
 

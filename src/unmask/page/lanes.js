@@ -115,9 +115,9 @@ function stems({ title, stems }) {
       context.textBaseline = "bottom";
       context.textAlign = "center";
       const free = [-Infinity, -Infinity]; // where each of two rows of labels has room
-      for (const { time, value, label } of stems) {
+      for (const { time, value, label, index = 2 } of stems) {
         const tall = TALL * size * value, at = x(time);
-        context.fillStyle = ink("--s2");
+        context.fillStyle = ink(`--s${index % 8}`);
         context.fillRect(at - 1, top + size - tall, 2, tall);
         context.fillStyle = ink("--ink");
         const half = context.measureText(label).width / 2, row = free.findIndex((end) => at - half >= end);

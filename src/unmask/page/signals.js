@@ -1,27 +1,39 @@
-// Try it, for models of records of sensors: the label of a record, and of each of its windows.
+// Try it, for models of records of sensors: the label or the number of a record and of its windows, of its beats or
+// intervals.
 
-import { bar, empty, field, h, percent } from "./dom.js";
+import { bar, empty, field, h, percent, short } from "./dom.js";
 import { into } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
 
-/** A record is a file, with its rate where the file does not say it, or numbers. */
-export function classifySignal(root, model) {
+const table = (heads, rows) => h("table", {}, h("tr", {}, heads.map((head) => h("th", {}, head))), rows.map((cells) => h("tr", {}, cells.map((cell) => h("td", {}, cell)))));
+const between = ({ begin, end }) => `${begin.toFixed(1)} to ${end.toFixed(1)} s`;
+
+export const classifySignal = (root, model) =>
+  asking(root, model, ({ scores, windows }) => [
+    h("ol", { class: "bars" }, Object.entries(scores).sort((a, b) => b[1] - a[1]).slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))),
+    table(["Window", "Label", "Probability"], windows.map((one) => [between(one), one.label, percent(one.probability)])),
+  ]);
+
+export const scoreSignal = (root, model) =>
+  asking(root, model, ({ score, windows }) => [h("p", {}, h("b", {}, short(score))), table(["Window", "Score"], windows.map((one) => [between(one), short(one.score)]))]);
+
+export const tagSignal = (root, model) =>
+  asking(root, model, ({ beats, intervals }) => {
+    if (!(beats ?? intervals).length) return h("p", {}, "No beat was found.");
+    const rows = (beats ?? intervals).map((one) => [beats ? `${one.time.toFixed(3)} s` : between(one), one.label, percent(one.probability)]);
+    return table([beats ? "Beat" : "Interval", "Label", "Probability"], rows);
+  });
+
+/** A form for a record: a file, with its rate where the file does not say it, or numbers. */
+function asking(root, model, shown) {
   const place = h("div", { "aria-live": "polite" });
   const rate = h("input", { type: "number", min: "0", step: "any", "aria-label": "Samples a second" });
   const numbers = h("textarea", { rows: 3, "aria-label": "Numbers" });
   const file = h("input", { type: "file", accept: ".mat,.edf,.npy,.npz,.csv,.tsv,.txt,.parquet", "aria-label": "Record", onchange: () => given(file.files[0]) });
   const asked = (name, record) =>
     into(place, ask("predict", { model: model.name, texts: [{ ...record, ...(rate.value ? { rate: Number(rate.value) } : {}) }] }), ({ answers: [found] }) => {
-      const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
-      const windows = found.windows.map((one) => h("tr", {}, h("td", {}, `${one.begin.toFixed(1)} to ${one.end.toFixed(1)} s`), h("td", {}, one.label), h("td", {}, percent(one.probability))));
-      empty(
-        place,
-        h("h3", {}, name),
-        h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))),
-        h("table", {}, h("tr", {}, ["Window", "Label", "Probability"].map((head) => h("th", {}, head))), windows),
-        h("p", { class: "note" }, "This is no medical device: its answers are no diagnosis."),
-      );
+      empty(place, h("h3", {}, name), shown(found), h("p", { class: "note" }, "This is no medical device: its answers are no diagnosis."));
     });
   const given = async (one) => one && asked(one.name, { signal: await base64(one) });
   const read = () => asked("Numbers", { samples: numbers.value.split(/[\s,;]+/).filter(Boolean).map(Number) });

@@ -32,7 +32,10 @@ from unmask.types import Batch
 BEST = "best"
 """Folder, inside the folder of a run, of the model of the best evaluation."""
 
-LOWER_IS_BETTER = frozenset({"loss", "rmse", "eer", "mindcf", "wer", "cer", "substitutions", "deletions", "insertions"})
+LOWER_IS_BETTER = frozenset(
+    {"loss", "rmse", "mae", "mase", "smape", "wql", "eer", "mindcf", "wer", "cer", "substitutions", "deletions"}
+    | {"insertions"}
+)
 """Metrics that are better when they are lower; all others are better when they are higher."""
 
 

@@ -17,6 +17,7 @@ from unmask.models.mina import Mina
 from unmask.models.model import ModelConfig
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
+from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import SIZES as SWIN_SIZES
 from unmask.models.swin import Swin
@@ -128,6 +129,12 @@ def transformer_signal() -> FineTuning:
     """Records of sensors, by a Transformer of four layers over their segments (0.8 M parameters): minutes on a
     laptop."""
     return _of_signals(SignalTransformer(), lr=1e-2, algorithm="muon")
+
+
+def lstm_signal() -> FineTuning:
+    """Records of sensors, by a two-layer LSTM over their segments in both directions (0.2 M parameters): minutes on a
+    laptop."""
+    return _of_signals(SignalRecurrent(), lr=3e-3)
 
 
 def _of_signals(page: ModelConfig, lr: float, algorithm: Literal["muon", "adamw"] = "adamw") -> FineTuning:

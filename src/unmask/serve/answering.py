@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from unmask.data.labelled.rows import Row
@@ -23,14 +24,16 @@ Answer = dict[str, Any]
 class Answering(ABC):
     """Answers inputs as rows of a task; `form` lists the accepted inputs.
 
-    kind     the name of the task's head; empty for the heads of pre-training
-    of_task  the task; None: a head of pre-training answers a text or a pair
-    settled  the number format that the model multiplies in
-    single   whether the model is known to be trained on single texts; lines of text with pairs are then refused
+    kind      the name of the task's head; empty for the heads of pre-training
+    of_task   the task; None: a head of pre-training answers a text or a pair
+    settled   the number format that the model multiplies in
+    defaults  values of fields of inputs that do not have them: the rate of a record
+    single    whether the model is known to be trained on single texts; lines of text with pairs are then refused
     """
 
     of_task: type[Task] | None
     settled: Settled
+    defaults: Mapping[str, Any] = MappingProxyType({})
     single: bool = False
 
     @property
@@ -39,7 +42,8 @@ class Answering(ABC):
 
     @property
     def form(self) -> Form:
-        return Form() if self.of_task is None else self.of_task.form
+        found = Form() if self.of_task is None else self.of_task.form
+        return found.with_defaults(self.defaults) if self.defaults else found
 
     def __call__(self, inputs: Iterable[Input]) -> list[Answer]:
         """One answer for each input, in order; messages count the inputs from 1."""
@@ -73,7 +77,8 @@ class Answering(ABC):
     def rows_in(self, path: Path | str, encoding: str | None = None) -> Sequence[Row] | None:
         """The rows of a file in a format of the task, such as SQuAD, SWAG, ARC or DREAM; labels are ignored. None for
         a file that is read line by line. For `encoding` see `data.files.lines.lines`."""
-        return None if self.of_task is None else self.of_task.rows_in(Path(path), encoding)
+        found = None if self.of_task is None else self.of_task.rows_in(Path(path), encoding)
+        return None if found is None else [self.form.completed(row) for row in found]
 
     def answers_to(self, rows: Sequence[Row]) -> Iterator[tuple[str, Answer]]:
         """Yield (question or text, answer) for each row of a file; 512 rows are answered together."""

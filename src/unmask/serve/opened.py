@@ -19,6 +19,7 @@ from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
 from unmask.data.signals.processor import SignalProcessor
 from unmask.data.signals.reading import SignalRow
+from unmask.data.signals.series import SeriesRow, series_of
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -28,8 +29,9 @@ from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
 from unmask.tasks.recordings import RecordingTask
-from unmask.tasks.signals import SignalTask
+from unmask.tasks.signals import SignalForm, SignalTask
 from unmask.visualize import attention, beam
+from unmask.visualize.forecasts import forecast, forecasts
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
 from unmask.visualize.picture_attention import over_picture
@@ -191,20 +193,37 @@ class Opened:
             lanes = spoken(task.along(found))
         return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
 
-    def signal(self, source: Path | bytes) -> Data:
-        """A record as the model reads it: see `visualize.signals`. Raises UnmaskError for a model that reads something
-        else, and for a record that it cannot read."""
+    def signal(self, source: Path | bytes, **given: Any) -> Data:
+        """A record as the model reads it: see `visualize.signals`.
+
+        given  "rate" of a file that does not say it, and "lead" of one with several
+
+        Raises UnmaskError for a model that reads something else, and for a record that it cannot read.
+        """
         processor = self._processor(SignalProcessor, "signals", self.reads_signals)
-        row = SignalRow(place="The record", source=source)
-        samples_NL = row.signal(processor.rate).samples
-        if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask):
+        row = SignalForm(**given).completed(SignalRow(place="The record", source=source))
+        assert isinstance(row, SignalRow)
+        samples_NL, task = row.signal(processor.rate).samples, self.predictor and self.predictor.task
+        if self.predictor is None or not isinstance(task, SignalTask) or task.row_class is not SignalRow:
             return signal(samples_NL, processor.rate)
         [found] = self.predictor.found([row])
-        answer, window = task.answer(row, found), task.encode([row], processor, self.predictor.length).length
-        lead = f"{answer['label']}: {answer['probability']:.1%}"
-        along = attention_along(self.model, processor, samples_NL, window)
-        shown = {"lead": lead, "answers": answer["windows"], "labels": task.labels}
-        return signal(samples_NL, processor.rate, attention=along, **shown)
+        window = task.encode([row], processor, self.predictor.length).length
+        shown = {**task.along(task.answer(row, found)), "labels": task.labels}
+        if task.name in self.model.of_sequences:  # other heads do not read what attention sums up
+            shown["attention"] = attention_along(self.model, processor, samples_NL, window)
+        return signal(samples_NL, processor.rate, **shown)
+
+    def forecasts(self, path: Path) -> Data:
+        """What follows the series in a file, with quantiles: see `visualize.forecasts`. Raises UnmaskError for a model
+        of something else, and for a file without series."""
+        if self.predictor is None or (task := self.predictor.task) is None or task.row_class is not SeriesRow:
+            raise UnmaskError(f"{self.folder} forecasts no series: train a model that does, with --task forecasting.")
+        rows = task.rows_in(path)
+        if rows is None:
+            raise UnmaskError(f"{path} has no series: give a .csv, .tsv or .parquet file, or a record.")
+        answers = self.predictor.answer(rows)
+        pairs = zip(series_of(rows), answers, strict=True)
+        return forecasts([forecast(row.id, row.values, answer["forecast"]) for row, answer in pairs])
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

@@ -41,6 +41,7 @@ class Predictor(Answering):
     no_answer  threshold of question answering: the answer is "" if no answer scores higher than the best span by more
                than this; None: the threshold in the folder, and without one the model always answers
     search     the search for transcripts; None: the most probable label of each frame
+    explain    whether answers say where the model looked, if it can (`Task.explained`)
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
                "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
@@ -65,6 +66,7 @@ class Predictor(Answering):
         length: int | None = None,
         no_answer: float | None = None,
         search: Searching | None = None,
+        explain: bool = False,
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
     ) -> None:
@@ -75,6 +77,7 @@ class Predictor(Answering):
         self.model: Model = placed(loaded.model, device)
         self.settled = settle(precision, self.model.device)
         self.layout = inference_layout(self.model, self.settled.precision)
+        self._explain = explain
         self._owner = "The model" if loaded is model else model
         self._loaded = replace(loaded, model=self.model)
         heads = set(self.model.heads)
@@ -152,6 +155,8 @@ class Predictor(Answering):
         found = task.answer_all(self.layout, encoded, self.processor.pad)
         cut = frozenset(encoded.cut)
         answers = [task.answer(row, answer) for row, answer in zip(rows, found, strict=True)]
+        if self._explain:
+            answers = task.explained(answers, self.model, encoded)
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
     # -- masked tokens, replaced tokens, sentence pairs

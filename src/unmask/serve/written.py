@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -99,15 +100,18 @@ def predictor_of(
     top: int = 5,
     no_answer: float | None = None,
     search: Searching | None = None,
+    explain: bool = False,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
 ) -> Answering:
-    """A WrittenPredictor for a folder with an encoder–decoder, a Predictor for any other.
+    """A WrittenPredictor for a folder with an encoder–decoder, a Predictor for any other; the arguments are those of
+    the latter.
 
     Raises UnmaskError as their constructors do, and for `no_answer` or `search` with an encoder–decoder.
     """
     if not huggingface.holds_encoder_decoder(folder):
-        return Predictor(folder, top=top, no_answer=no_answer, search=search, device=device, precision=precision)
+        how: dict[str, Any] = {"no_answer": no_answer, "search": search, "explain": explain}
+        return Predictor(folder, top=top, **how, device=device, precision=precision)
     if no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
     if search is not None:

@@ -9,6 +9,7 @@ from unmask.tasks.balance import ClassLoss
 from unmask.tasks.batching import answered
 from unmask.tasks.classification import Classification
 from unmask.tasks.embedding import Embedding, metric_for
+from unmask.tasks.forecasting import Forecasting
 from unmask.tasks.image_classification import ImageClassification
 from unmask.tasks.multilabel import MultiLabel
 from unmask.tasks.multiple_choice import MultipleChoice
@@ -18,6 +19,8 @@ from unmask.tasks.registry import TASKS, settings_of, task_fitting, task_found, 
 from unmask.tasks.regression import Regression
 from unmask.tasks.roles import Roles
 from unmask.tasks.signal_classification import SignalClassification
+from unmask.tasks.signal_regression import SignalRegression
+from unmask.tasks.signal_tagging import SignalTagging
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
@@ -30,6 +33,7 @@ __all__ = [
     "ClassLoss",
     "Classification",
     "Embedding",
+    "Forecasting",
     "ImageClassification",
     "Encoded",
     "MultiLabel",
@@ -39,6 +43,8 @@ __all__ = [
     "Regression",
     "Roles",
     "SignalClassification",
+    "SignalRegression",
+    "SignalTagging",
     "SpeechClassification",
     "SpeechRecognition",
     "Tagging",
@@ -73,6 +79,9 @@ for task in (
     SpeechClassification,
     SpeechRecognition,
     SignalClassification,
+    SignalRegression,
+    SignalTagging,
+    Forecasting,
     Verification,
 ):
     TASKS[task.task_name] = task

@@ -78,6 +78,15 @@ class Form:
             raise UnmaskError(f"{place} is empty." if name == "text" else f"{place} has an empty {name}.")
         return text
 
+    def with_defaults(self, values: Object) -> Form:
+        """The form with these values of fields for items that do not have them. Raises UnmaskError for a form without
+        such fields."""
+        raise UnmaskError(f"--{next(iter(values))} is for models that read signals: leave it out.")
+
+    def completed(self, row: Row) -> Row:
+        """A row from a file, with the values of `with_defaults`."""
+        return row
+
     # -- from outside
 
     def as_row(self, item: Input, number: int) -> Row:

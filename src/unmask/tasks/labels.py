@@ -27,11 +27,6 @@ def label_id(ids: Mapping[str, int], label: str, row: Row) -> int:
     return ids[label]
 
 
-def one_class(answers: Sequence[np.ndarray]) -> bool:
-    """Whether all answers [*, C] choose the same class."""
-    return len({int(i) for answer in answers for i in answer.argmax(-1)}) == 1
-
-
 def mean_cross_entropy(probabilities: np.ndarray, true: np.ndarray) -> float:
     """-log of the probability [N, C] of the true class [N], averaged, in nats."""
     return float(-np.log(np.maximum(probabilities[np.arange(len(true)), true], 1e-12)).mean())

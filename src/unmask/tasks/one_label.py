@@ -16,7 +16,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.kernels.linear import Logits
 from unmask.tasks.balance import ClassLoss
-from unmask.tasks.labels import different, label_id, mean_cross_entropy, one_class
+from unmask.tasks.labels import different, label_id, mean_cross_entropy
 from unmask.tasks.reading import with_labels
 from unmask.tasks.task import Task
 from unmask.types import Head, Loss
@@ -47,11 +47,12 @@ class OneLabel(Task):
         return self.weighing((logits.made() if isinstance(logits, Logits) else logits).float(), values_M)
 
     def metrics(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, float]:
-        probabilities, true = self._arrays(answers, rows)
-        return {
-            **metrics.of_classes(probabilities.argmax(1), true, self.labels),
-            "loss": mean_cross_entropy(probabilities, true),
-        }
+        return self.scores(*self._arrays(answers, rows))
+
+    def scores(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, float]:
+        """The metrics of probabilities [N, C] for true classes [N]."""
+        found = metrics.of_classes(probabilities.argmax(1), true, self.labels)
+        return {**found, "loss": mean_cross_entropy(probabilities, true)}
 
     def report(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         probabilities, true = self._arrays(answers, rows)
@@ -67,7 +68,8 @@ class OneLabel(Task):
         return metrics.of_classes(np.full(len(true), commonest), true, self.labels)
 
     def is_collapsed(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> bool:
-        return one_class(answers) and len(set(self._true(rows))) > 1
+        probabilities, true = self._arrays(answers, rows)
+        return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
 
     def _true(self, rows: Sequence[Row]) -> np.ndarray:
         return np.array([label_id(self._ids, row.label, row) for row in rows])

@@ -45,7 +45,7 @@ def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = Fal
         others = " or ".join(name for name, one in TASKS.items() if one.folders)
         raise UnmaskError(f"{path} is a folder, not a file; a folder is for --task {others}.")
     for name, other in TASKS.items():
-        if other is not kind and path.is_file() and other.owns(path):
+        if path.is_file() and other.owns(path) and not kind.owns(path):
             raise _of_another(path, name, task)
     return kind.read_rows(path, kind.rows_class() if rows is None else rows, scoring=scoring)
 
@@ -78,7 +78,7 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
     sets: dict[str, Dataset] = {}
     if rows.benchmark is not None:
         sets = _published(task, rows.benchmark, rows.train, say)
-    for name, path in (("train", rows.train), ("dev", rows.dev), ("test", rows.test)):
+    for name, path in rows.files.items():
         if path is not None and not (rows.benchmark is not None and name == "train"):
             sets[name] = read(path, task, rows, scoring=name != "train")
     if rows.most is not None:
@@ -105,7 +105,7 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
 def _held_out(sets: dict[str, Dataset], rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
     """The sets with about a tenth of the training rows as dev rows, chosen by `Rows.hold_out`."""
     whole = sets["train"]
-    if len(whole) < 10:
+    if len(whole) < rows.fewest:
         few = plural(len(whole), "row")
         raise UnmaskError(f"{whole.path} has {few}: too few to hold some out; give --dev FILE.")
     dev, train, how = rows.hold_out(whole, round(len(whole) / 10), rng)

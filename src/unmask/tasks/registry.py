@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 from unmask.config import Config, typed
 from unmask.data.labelled.dataset import Dataset
 from unmask.errors import UnmaskError, kind_of, unknown
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.task import Task
 
@@ -41,6 +42,16 @@ def task_on(name: str, path: Path | None) -> str:
     known = [task for task in TASKS.values() if task.general == name]
     found = known and path is not None and path.exists() and next((task for task in known if task.holds(path)), None)
     return found.task_name if found else name
+
+
+def task_of_page(name: str, page: ModelConfig) -> str:
+    """The name of a task for a new model of this page: that of a task on what it reads, where `name` is that of the
+    same task on texts."""
+    for task in TASKS.values():
+        with suppress(UnmaskError):
+            if task.general == name and task.check_model(page, name) is None:
+                return task.task_name
+    return name
 
 
 BOTH = ("rows_class", "options_class")

@@ -53,6 +53,16 @@ class Rows(Config):
     BEFORE: ClassVar[dict[str, Any]] = {}
     """Field -> the value that runs from before the field had in effect."""
 
+    @property
+    def files(self) -> dict[str, Path | None]:
+        """Split -> its file; None where there is none."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+    @property
+    def fewest(self) -> int:
+        """The least training rows of which some can be held out."""
+        return 10
+
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
         """About `count` rows for evaluation, the rows that remain for training, and how they were chosen: with the same
         share of each class, if the rows have that option."""

@@ -1,6 +1,6 @@
 """Signal classification: one label for a record of sensors: the rhythm of an electrocardiogram, an activity, a fault.
 
-Shapes: N rows, C outputs, W windows of a record.
+Shapes: N rows, C outputs.
 """
 
 from __future__ import annotations
@@ -13,61 +13,35 @@ from typing import Any
 import numpy as np
 
 from unmask import metrics
+from unmask.data import collate
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
-from unmask.data.signals import synthetic
-from unmask.data.signals.checks import examine
-from unmask.data.signals.examples import SignalExamples
-from unmask.data.signals.processor import SignalProcessor
-from unmask.data.signals.reading import SIGNALS, SignalRow, check_records_apart
-from unmask.errors import UnmaskError
+from unmask.data.signals.reading import SIGNALS, SignalRow
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
-from unmask.tasks.labels import mean_cross_entropy
 from unmask.tasks.one_label import OneLabel
-from unmask.tasks.reading import counts_of, labels_of
+from unmask.tasks.reading import counts_of
 from unmask.tasks.signal_references import MODELS, Experts
-from unmask.tasks.signals import REST, SignalTask
-from unmask.tasks.stand_in import StandIn
+from unmask.tasks.signal_windows import WindowedSignals, WindowOptions
+from unmask.tasks.signals import SignalRows
 from unmask.tasks.task import Say, Score, Task
+from unmask.types import Example, Kind
 
 TRIALS = 500  # of resampling, for the intervals of a report
 SHOWN = ("accuracy", "macro_f1", "cinc_f1", "roc_auc", "pr_auc", "calibration_error")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignalOptions(Weighing):
-    """Options for the training of a classifier of records.
-
-    window  seconds of a window: records are cut into windows, each is answered, and the probabilities are averaged
-    step    seconds from one window to the next, in all classes and sets alike; None: half of a window
-    """
-
-    window: float = 10.0
-    step: float | None = None
+class SignalOptions(WindowOptions, Weighing):
+    """Options for the training of a classifier of records."""
 
     def check(self) -> None:
-        super().check()
-        if not self.window > 0 or (self.step is not None and not 0 < self.step <= self.window):
-            raise UnmaskError("--window must be above 0, and --step above 0 and at most the window.")
+        WindowOptions.check(self)
+        Weighing.check(self)
 
 
-@dataclass(frozen=True)
-class Windows:
-    """The answer to a record: the probabilities of its windows [W, C], and where they begin and end [W, 2], in
-    seconds."""
-
-    probabilities: np.ndarray
-    seconds: np.ndarray
-
-    @property
-    def mean(self) -> np.ndarray:
-        """[C]: the probabilities for the record."""
-        return np.asarray(self.probabilities.mean(0))
-
-
-class SignalClassification(OneLabel, SignalTask):
+class SignalClassification(OneLabel, WindowedSignals):
     """Predict which of the labels a record has: cross-entropy of each window with the label of its record; the answer
     to a record is the mean of the probabilities of its windows.
 
@@ -77,6 +51,7 @@ class SignalClassification(OneLabel, SignalTask):
     """
 
     task_name, name, general = "signal-classification", "signal_classification", "classification"
+    rows_class = SignalRows
     options_class = SignalOptions
     panel = "classifySignal"
     reference = "the shares of the labels in the training rows"
@@ -96,15 +71,9 @@ class SignalClassification(OneLabel, SignalTask):
 
     @classmethod
     def learned(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:
-        labels = labels_of(sets, say, held_out=held_out)
-        labels = tuple(sorted(labels, key=lambda label: label != REST))  # f1 of two classes is that of the second
-        for name in sets.keys() - {"train", *(["dev"] if held_out else [])}:
-            check_records_apart(sets["train"], sets[name])
+        labels = cls.labels_in(sets, say, held_out=held_out)
         for sentence in doubts(sets, SIGNALS.noun):
             say(sentence)
-        for name, rows in sets.items():
-            for sentence in examine(rows):
-                say(f"{name}: {sentence}")
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, window=options.window, step=options.step, weighing=weighing)
 
@@ -113,52 +82,16 @@ class SignalClassification(OneLabel, SignalTask):
         """As `learned`; windows have no effect on the references, which read whole records."""
         return cls.learned(sets, SignalOptions(), say, held_out=held_out)
 
-    @classmethod
-    def stand_in(cls, config: Any) -> StandIn:
-        rows = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
-        write = partial(synthetic.write, rate=config.rate)
-        return StandIn("electrocardiograms that are synthesised", f"synthetic-ecg-{config.rate:g}", write, rows)
-
-    def settings(self) -> dict[str, Any]:
-        return {"window": self.window, "step": self.step}
-
-    def encode(self, rows: Sequence[Row], processor: SignalProcessor, length: int) -> Encoded:
-        records = [row for row in rows if isinstance(row, SignalRow)]
-        values = np.array([int(self.value(row)[0]) for row in records], np.int64)
-        window, step = (max(1, round(x * processor.rate / processor.segment)) for x in (self.window, self.step))
-        window = min(window, length)
-        examples = SignalExamples(records, processor, self.name, values, window=window, step=min(step, window))
-        split = int((np.bincount(examples.owners, minlength=1) > 1).sum())
-        return Encoded(examples, examples.owners, rows, window, split=split, unit="segments")
-
-    def check_encoded(self, encoded: Encoded) -> None:
-        """Raises UnmaskError for records that cannot be decoded, or that are too short."""
-        assert isinstance(encoded.examples, SignalExamples)
-        encoded.examples.check()
-
-    def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Windows:
-        own: Any = encoded.examples[encoded.of_rows[row]]
-        return Windows(np.concatenate(parts), own.seconds)
-
     # -- scores
 
     def scores(self, probabilities: np.ndarray, true: np.ndarray) -> dict[str, float]:
-        """The metrics of probabilities [N, C]: `metrics.of_classes`, `metrics.of_probabilities`, and the loss."""
-        classes = metrics.of_classes(probabilities.argmax(1), true, self.labels)
-        rest = metrics.of_probabilities(probabilities, true, self.labels)
-        return {**classes, **rest, "loss": mean_cross_entropy(probabilities, true)}
-
-    def metrics(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, float]:
-        """The scores by record; those by window are in `tables`."""
-        return self.scores(*self._arrays(answers, rows))
+        """The metrics of probabilities [N, C]; of records, while `tables` has those of windows too."""
+        plain = super().scores(probabilities, true)
+        return {**plain, **metrics.of_probabilities(probabilities, true, self.labels)}
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         shares = np.bincount(self._true(train), minlength=len(self.labels)) / len(train)
         return self.scores(np.tile(shares, (len(rows), 1)), self._true(rows))
-
-    def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        probabilities, true = self._arrays(answers, rows)
-        return len(set(probabilities.argmax(1).tolist())) == 1 and len(set(true.tolist())) > 1
 
     def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         return np.stack([answer.mean for answer in answers]), self._true(rows)
@@ -169,8 +102,8 @@ class SignalClassification(OneLabel, SignalTask):
         probabilities, true = self._arrays(answers, rows)
         names = [(isinstance(row, SignalRow) and row.group) or str(i) for i, row in enumerate(rows)]
         several = len(set(names)) < len(names)
-        owners = np.repeat(np.arange(len(rows)), [len(answer.probabilities) for answer in answers])
-        windows = np.concatenate([answer.probabilities for answer in answers])
+        owners = np.repeat(np.arange(len(rows)), [len(answer.answers) for answer in answers])
+        windows = np.concatenate([answer.answers for answer in answers])
         levels: dict[str, tuple[np.ndarray, np.ndarray, Sequence[str]]] = {
             "windows": (windows, true[owners], [names[i] for i in owners]),
             "records": (probabilities, true, names),
@@ -234,6 +167,26 @@ class SignalClassification(OneLabel, SignalTask):
         "probability"}]}, with seconds."""
         windows = [
             {"begin": begin, "end": end, "label": self.labels[int(p.argmax())], "probability": float(p.max())}
-            for (begin, end), p in zip(found.seconds.tolist(), found.probabilities, strict=True)
+            for (begin, end), p in zip(found.seconds.tolist(), found.answers, strict=True)
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
+
+    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+        """Each window has "looked": "rhythm", the weights of its segments; "beats", those of the places of the
+        convolution, one segment after the other; "bands". Each of the three adds up to 1. For MINA alone."""
+        return [
+            {**answer, "windows": [{**one, **_looked(model, x)} for one, x in zip(answer["windows"], own, strict=True)]}
+            for answer, own in zip(answers, (encoded.examples[part] for part in encoded.of_rows), strict=True)
+        ]
+
+    def along(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {"lead": f"{answer['label']}: {answer['probability']:.1%}", "answers": answer["windows"]}
+
+
+def _looked(model: Any, example: Example) -> dict[str, Any]:
+    """{"looked"} for one window; empty for a model without attention."""
+    looked = model.looked(collate.pad([example], Kind.PADDING).to(model.device))
+    if looked is None:
+        return {}
+    found = {"beats": looked.places, "rhythm": looked.segments.sum(-1), "bands": looked.bands}
+    return {"looked": {name: x[0].flatten().float().tolist() for name, x in found.items()}}

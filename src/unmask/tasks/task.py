@@ -292,8 +292,7 @@ class Task(Objective):
         return {}
 
     def is_collapsed(self, answers: Sequence[Any], rows: Sequence[Row]) -> bool:
-        """Whether all rows, or words, got the same answer although their labels differ, as from a model that learned
-        only the frequencies of labels."""
+        """Whether all rows, or words, got the same answer although their labels differ."""
         return False
 
     def fitted(self, answers: Sequence[Any], rows: Sequence[Row]) -> None:
@@ -306,8 +305,7 @@ class Task(Objective):
         return self
 
     def named(self, rows: Dataset, owner: str) -> Dataset:
-        """The rows with labels as the task has them. Raises UnmaskError for labels that `owner`, its model, does not
-        know."""
+        """The rows with labels as the task has them. Raises UnmaskError for labels that `owner` does not know."""
         return rows
 
     def doubting(self, threshold: float) -> Task:
@@ -362,6 +360,10 @@ class Task(Objective):
     def answer(self, row: Row, found: Any) -> dict[str, Any]:
         """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
+
+    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+        """The answers to encoded rows, with where the model looked, if the task can say it."""
+        return answers
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

@@ -328,6 +328,24 @@ def _runs(figure: Any, data: Data) -> None:
         axis.set_visible(False)
 
 
+def _forecasts(figure: Any, data: Data) -> None:
+    charts = data["charts"]
+    across = min(2, len(charts))
+    down = -(-len(charts) // across)
+    figure.set_size_inches(6 * across, 3.4 * down)
+    axes = figure.subplots(down, across, squeeze=False).flatten()
+    for axis, chart in zip(axes, charts, strict=False):
+        for line in chart["series"]:
+            axis.plot(*zip(*line["points"], strict=True), color=COLOURS[line["index"]], label=line["name"])
+        for band in chart["bands"]:
+            edges = zip(*band["points"], strict=True)
+            axis.fill_between(*edges, color=COLOURS[band["index"]], alpha=0.2, label=band["name"])
+        axis.set(title=_plain(chart["title"]), xlabel=chart["x"])
+        axis.legend(fontsize=7)
+    for axis in axes[len(charts) :]:
+        axis.set_visible(False)
+
+
 def _named(
     axis: Any, values: np.ndarray, rows: list[str], columns: list[str], colours: str, limits: tuple[float, float]
 ) -> None:
@@ -356,4 +374,5 @@ PICTURES: dict[str, Callable[[Any, Data], None]] = {
     "context": _context,
     "complexity": _complexity,
     "runs": _runs,
+    "forecasts": _forecasts,
 }

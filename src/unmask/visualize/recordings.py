@@ -95,7 +95,8 @@ def span(begin: float, end: float, label: str = "", index: int = 0) -> Data:
 
 
 def stems(title: str, found: Sequence[Data]) -> Data:
-    """A lane of vertical lines: {"time" in seconds, "value" from 0 to 1, "label"} each."""
+    """A lane of vertical lines: {"time" in seconds, "value" from 0 to 1, "label"} each, and maybe the "index" of a
+    colour."""
     return {"kind": "stems", "title": title, "stems": list(found)}
 
 

@@ -1,4 +1,4 @@
-"""Signals: a record along the time axis: its trace and beats, the answers to its windows, and where the model looked.
+"""Signals: a record along the time axis: its trace and beats, the answers to its parts, and where the model looked.
 
 Shapes: N samples of a record, L leads, F bands, K segments, P places of a segment, W windows, R beats.
 """
@@ -6,6 +6,7 @@ Shapes: N samples of a record, L leads, F bands, K segments, P places of a segme
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,7 @@ def signal(
     *,
     lead: str = "",
     answers: Sequence[Data] = (),
+    beats: Sequence[Data] | None = None,
     labels: Sequence[str] = (),
     attention: Attention | None = None,
 ) -> Data:
@@ -50,24 +52,31 @@ def signal(
 
     samples_NL  in any unit, `rate` of them a second
     lead        the sentence above it
-    answers     of its windows: {"begin", "end", "label", "probability"}, ascending, with a colour by `labels`
+    answers     of its parts: {"begin", "end", "label", "probability"}, ascending, with a colour by `labels`; each is
+                drawn to where the next one begins
+    beats       the beats that a model labelled: {"time", "label", "probability"}; None: R peaks, without labels
     attention   None: the model has none
     """
     shown_N = samples_NL[: int(LONGEST * rate), 0].astype(np.float64)
     middle, most = np.median(shown_N), max(float(np.abs(shown_N - np.median(shown_N)).max()), 1e-9)
-    beats_R = r_peaks(shown_N, rate)
-    lanes = [
-        stems(
-            f"Beats: {len(beats_R)} R peaks", [{"time": float(at / rate), "value": 1.0, "label": ""} for at in beats_R]
-        )
-    ]
+    if beats is None:
+        peaks_R = r_peaks(shown_N, rate)
+        lines = [{"time": float(at / rate), "value": 1.0, "label": ""} for at in peaks_R]
+        lanes = [stems(f"Beats: {len(peaks_R)} R peaks", lines)]
+    else:
+        lines = [
+            {"time": one["time"], "value": one["probability"], "label": label, "index": labels.index(label)}
+            for one in beats
+            if one["time"] < LONGEST and (label := one["label"])
+        ]
+        lanes = [stems("Beats: label, and its probability", lines)]
     if answers:
-        ends = [*(one["begin"] for one in answers[1:]), answers[-1]["end"]]
+        ends = [min(one["end"], then["begin"]) for one, then in pairwise(answers)] + [answers[-1]["end"]]
         parts = [
             span(one["begin"], end, f"{one['label']} {one['probability']:.2f}", labels.index(one["label"]))
             for one, end in zip(answers, ends, strict=True)
         ]
-        lanes.append(spans("Answers to windows, from the begin of each to that of the next", parts))
+        lanes.append(spans("Answers: each is drawn to where the next begins", parts))
     if attention is not None:
         edges = np.array([0.0, attention.seconds])
         lanes.append(map_of("Attention to beats", attention.beats[None], edges))
@@ -108,13 +117,10 @@ def attention_along(model: Model, processor: SignalProcessor, samples_NL: np.nda
             looked: Any = model.looked(batch)  # type: ignore[operator]
         if looked is None:
             return None
-        beats_KFP, rhythm_KF, bands_F = (
-            x[0].float().cpu().numpy() for x in (looked.beats, looked.rhythm, looked.bands)
-        )
+        places_KP, segments_KF = (x[0].float().cpu().numpy() for x in (looked.places, looked.segments))
+        bands_FK = segments_KF.T
         if found is None:
-            found = np.zeros((K, beats_KFP.shape[2])), np.zeros(K), np.zeros((len(bands_F), K))
-        bands_FK = (rhythm_KF * bands_F).T
-        places_KP = (beats_KFP * bands_FK.T[..., None]).sum(1)
+            found = np.zeros((K, places_KP.shape[1])), np.zeros(K), np.zeros((len(bands_FK), K))
         for whole, part in zip(found, (places_KP, bands_FK.sum(0)), strict=False):
             whole[begin:end] = part[: end - begin] / max(float(part.max()), 1e-9)
         found[2][:, begin:end] = bands_FK[:, : end - begin] / max(float(bands_FK.max()), 1e-9)

@@ -30,7 +30,25 @@ SHAPES = ("width", "height", "deviation of heights", "likeness of beats", "P wav
 BANDS = ((0.5, 4.0), (4.0, 9.0), (9.0, 15.0), (15.0, 30.0), (30.0, 50.0))
 WHOLE = ("deviation", "skewness", "kurtosis", "spectral entropy", *(f"{low:g} to {high:g} Hz" for low, high in BANDS))
 FEATURES = (*INTERVALS, *SHAPES, *WHOLE)
-"""Names of the features: intervals and widths in seconds, heights in deviations of the signal, powers as shares."""
+"""Names of the features of a record: intervals and widths in seconds, heights in deviations of the signal, powers as
+shares."""
+
+EACH = (
+    "interval before",
+    "interval after",
+    "before by the usual",
+    "before by those near",
+    "after by those near",
+    "width",
+    "highest",
+    "lowest",
+    "energy",
+    "likeness",
+    "P wave",
+    "T wave",
+)
+"""Names of the features of a beat, in the same units."""
+NEAR = 10  # intervals around a beat that are near it
 
 
 def features(signal_N: np.ndarray, rate: float) -> np.ndarray:
@@ -93,6 +111,39 @@ def of_shapes(scaled_N: np.ndarray, beats: np.ndarray, rate: float) -> np.ndarra
             np.ptp(middle_N[before + round(ST * rate) :]),
         ]
     )
+
+
+def of_each(signal_N: np.ndarray, beats: np.ndarray, rate: float) -> np.ndarray:
+    """[R, F]: the features EACH of every beat: the intervals around it, and its shape.
+
+    beats  [R] int64, the samples of the R peaks, ascending; beyond the ends of the signal, its first and its last
+           sample count
+    """
+    if not len(beats):
+        return np.zeros((0, len(EACH)))
+    signal_N = np.asarray(signal_N, np.float64)
+    scaled_N = (signal_N - np.median(signal_N)) / max(float(signal_N.std()), 1e-9)
+    between = np.diff(beats) / rate
+    usual = float(np.median(between)) if len(between) else 1.0
+    before_R, after_R = np.append(usual, between), np.append(between, usual)
+    near_R = np.array([before_R[max(0, i - NEAR // 2) : i + NEAR // 2].mean() for i in range(len(beats))])
+    before, after, half = round(BEFORE * rate), round(AFTER * rate), round(QRS * rate)
+    places_RN = np.clip(beats[:, None] + np.arange(-before, after), 0, len(scaled_N) - 1)
+    cut_RN = scaled_N[places_RN] - np.median(scaled_N[places_RN], axis=1, keepdims=True)
+    middle_N = np.median(cut_RN, axis=0)
+    qrs_RN = cut_RN[:, before - half : before + half]
+    lengths_R = np.maximum(np.linalg.norm(cut_RN, axis=1) * np.linalg.norm(middle_N), 1e-9)
+    shapes = [
+        (np.abs(qrs_RN) > np.abs(qrs_RN).max(1, keepdims=True) / 2).sum(1) / rate,
+        qrs_RN.max(1),
+        qrs_RN.min(1),
+        (qrs_RN**2).mean(1),
+        cut_RN @ middle_N / lengths_R,
+        np.ptp(cut_RN[:, : before - half], axis=1),
+        np.ptp(cut_RN[:, before + round(ST * rate) :], axis=1),
+    ]
+    times = [before_R, after_R, before_R / usual, before_R / near_R, after_R / near_R]
+    return np.stack([*times, *shapes], axis=1)
 
 
 def of_signal(scaled_N: np.ndarray, rate: float) -> np.ndarray:

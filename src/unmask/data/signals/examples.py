@@ -1,6 +1,6 @@
 """SignalExamples: labelled records as examples, one for each window, which are prepared when they are read.
 
-Shapes: R records, W windows of all records, P segments of a record, S samples of a segment, L leads.
+Shapes: R records, W windows of all records, P segments of a record, S samples of a segment, L leads, M targets.
 """
 
 from __future__ import annotations
@@ -23,17 +23,29 @@ from unmask.types import Example
 KEPT = 1 << 30  # bytes of decoded records that stay in memory; further ones are decoded each time
 
 
+def segments_of(row: SignalRow, processor: SignalProcessor) -> int:
+    """P, at least 1: a record that is too short has one window, which says so when it is read. Raises UnmaskError,
+    which names the row, for a file that is no record."""
+    return max(1, processor.segments(row.count(processor.rate)))
+
+
+def cut(rows: Sequence[SignalRow], processor: SignalProcessor, window: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """The spans [W, 2] of windows of some records, as `reading.windows` cuts them, and their owners [W]. Raises
+    UnmaskError as `segments_of`."""
+    found = [windows(segments_of(row, processor), window, step) for row in rows]
+    spans = np.concatenate([np.empty((0, 2), np.int64), *found])
+    return spans, np.repeat(np.arange(len(rows)), [len(own) for own in found])
+
+
 class SignalExamples(Sequence[Example]):
-    """Windows of records, each with the target of its record. A slice is a view of the same windows. A record is
-    normalised as a whole, before it is cut.
+    """Windows of records, each with its targets. A slice is a view of the same windows. A record is normalised as a
+    whole, before it is cut.
 
-    name    name of the target
-    values  [R] the target of each record
-    window  segments of a window
-    step    segments from one window to the next; the last one ends with the record
-    kept    bytes of records that may stay in memory
-
-    Raises UnmaskError, which names the row, for a file that is no record.
+    name     name of the target
+    spans    [W, 2] first segment of each window in its record, and that after the last one
+    owners   [W] the record of each window, ascending
+    targets  W pairs of the places [M] of the targets in a window, and their values [M]
+    kept     bytes of records that may stay in memory
     """
 
     def __init__(
@@ -41,18 +53,14 @@ class SignalExamples(Sequence[Example]):
         rows: Sequence[SignalRow],
         processor: SignalProcessor,
         name: str,
-        values: np.ndarray,
+        spans: np.ndarray,
+        owners: np.ndarray,
+        targets: Sequence[tuple[np.ndarray, np.ndarray]],
         *,
-        window: int,
-        step: int,
         kept: int = KEPT,
     ) -> None:
-        self.rows, self.processor, self.name, self.values = rows, processor, name, values
-        # A record that is too short has one window, which says so when it is read.
-        segments = [max(1, processor.segments(row.count(processor.rate))) for row in rows]
-        cut = [windows(count, window, step) for count in segments]
-        self.spans = np.concatenate([np.empty((0, 2), np.int64), *cut])
-        self.owners = np.repeat(np.arange(len(rows)), [len(spans) for spans in cut])
+        self.rows, self.processor, self.name, self.targets = rows, processor, name, targets
+        self.spans, self.owners = spans, owners
         self._numbers: Sequence[int] = range(len(self.spans))
         self._read: dict[int, np.ndarray] = {}
         self._room = [kept]
@@ -81,7 +89,7 @@ class SignalExamples(Sequence[Example]):
         record = int(self.owners[number])
         begin, end = (self.spans[number] * self.processor.segment).tolist()
         made = self.processor.segmented(self.record(record)[begin:end])
-        return replace(made, targets={self.name: (np.zeros(1, np.int64), self.values[record : record + 1])})
+        return replace(made, targets={self.name: self.targets[number]})
 
     def take(self, indices: Sequence[int]) -> SignalExamples:
         """A view of the windows with these indices, in this order."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from unmask.config import Config, read_json, typed
 from unmask.data.processor import Processor, Region
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import write_text
 from unmask.types import Example, Kind
 
@@ -52,9 +52,11 @@ class SignalProcessor(Config, Processor[np.ndarray]):
     def values(self, item: np.ndarray) -> np.ndarray:
         """[P * S, L] float32: the samples of whole segments, as the model reads them. Raises UnmaskError for an item
         that is no record, has another number of leads, is too short, or has values that are no numbers."""
-        if item.ndim != 2 or item.shape[1] != self.leads:
+        if item.ndim != 2:
+            raise UnmaskError(f"A record must be an array [samples, {self.leads}], not {list(item.shape)}.")
+        if item.shape[1] != self.leads:
             raise UnmaskError(
-                f"A record must be an array [samples, {self.leads}], one column for each lead, not {list(item.shape)}."
+                f"The record has {plural(item.shape[1], 'lead')}, but the model reads {self.leads}: choose by --lead."
             )
         if len(item) < self.segment:
             raise UnmaskError(

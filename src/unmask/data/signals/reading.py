@@ -39,12 +39,17 @@ class SignalRow(Row):
     begin     of the part, in seconds
     end       of the part, in seconds; None: the end of the record
     own_rate  samples a second of a file that does not say them
+    leads     names of the leads that are read, in this order; empty: all
+    marks     begin and end of what has each of the `tags`, in seconds of the part, ascending; a beat ends where it
+              begins
     """
 
     source: Source = field(default=b"", compare=False)
     begin: float = 0.0
     end: float | None = None
     own_rate: float | None = None
+    leads: tuple[str, ...] = ()
+    marks: tuple[tuple[float, float], ...] = ()
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -61,10 +66,10 @@ class SignalRow(Row):
         """A hash of the samples of the whole record."""
         return digest_of(self.source)
 
-    def signal(self, rate: float | None = None, leads: Sequence[str] = ()) -> Signal:
+    def signal(self, rate: float | None = None) -> Signal:
         """The samples [N, L] that a model can read, `rate` a second; None: the rate of the record. Raises UnmaskError,
         which names the row, for the reasons of `decode`."""
-        return decode(self.source, rate, self.begin, self.end, leads=leads, own_rate=self.own_rate, name=self.name)
+        return decode(self.source, rate, self.begin, self.end, leads=self.leads, own_rate=self.own_rate, name=self.name)
 
     def count(self, rate: float) -> int:
         """N at this rate. Raises UnmaskError, which names the row, for a file that is no record."""
@@ -258,18 +263,21 @@ def of_references(folder: Path, references: Sequence[Path], wanted: Wanted) -> D
     return Dataset(folder, tuple(in_turns(sorted(rows, key=lambda row: row.id))), columns, tuple(notes))
 
 
-def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Dataset:
+def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None, labelled: bool = True) -> Dataset:
     """The records of a table; see `labelled`. Without a column of patients, the parts of one record have its name as
-    their group."""
+    their group.
+
+    labelled  False: labels are not read
+    """
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     record = SIGNALS.column(_names(table.columns), wanted.record, path)
     roles = {}
-    if not is_pattern(wanted.label):
+    if labelled and not is_pattern(wanted.label):
         roles["label"] = column_in(table.columns, wanted.label, SIGNALS.labels, "labels", path, option="--label")
     patients = column_of(table.columns, PATIENTS) if wanted.group is None else wanted.group
     if patients is not None and not is_pattern(patients):
         roles["group"] = column_in(table.columns, patients, (), "patients", path, option="--group")
-    asked = {"label": wanted.label, "group": wanted.group}
+    asked = {"label": wanted.label if labelled else None, "group": wanted.group}
     find = {role: Pattern(given, f"--{role}") for role, given in asked.items() if given and role not in roles}
     rates = column_of(table.columns, arrays.RATES)
     rows = []

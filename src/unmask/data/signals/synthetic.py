@@ -113,6 +113,12 @@ def record(rhythm: str, heart: Heart, seconds: float, rate: int, rng: Generator)
     return Signal(trace[:, None].astype(np.float32), float(rate), ("ECG",), ("mV",)), beats
 
 
+def pulse(beats: Annotations, rate: float) -> float:
+    """Beats a minute, from the mean interval between the beats of a record."""
+    places = beats.samples[[i for i, symbol in enumerate(beats.symbols) if symbol != "+"]]
+    return 60 * rate * (len(places) - 1) / float(places[-1] - places[0])
+
+
 def _beats(rhythm: str, heart: Heart, seconds: float, rng: Generator) -> tuple[np.ndarray, list[str]]:
     """The times of the R peaks [K] in seconds, ascending, from before the record to after it, and their symbols."""
     time, peaks, symbols = -heart.interval * rng.uniform(1, 2), list[float](), list[str]()
@@ -187,7 +193,8 @@ def _artefacts(time: np.ndarray, rng: Generator) -> np.ndarray:
 
 def write(folder: Path, *, rate: int = 300, patients: int = PATIENTS, seed: int = 0) -> None:
     """Write records in the format of WFDB, PATIENT/NUMBER.hea, .dat and .atr, with tables train.tsv, dev.tsv and
-    test.tsv of the columns path, label and patient. No patient is in two of them.
+    test.tsv of the columns path, label and patient, and pulse-train.tsv and so on, whose label is the pulse; they lack
+    the records that are too noisy. No patient is in two splits.
 
     An existing folder is complete and stays as it is. Raises UnmaskError if the folder cannot be written, and for
     too few patients.
@@ -201,7 +208,7 @@ def write(folder: Path, *, rate: int = 300, patients: int = PATIENTS, seed: int 
 
 
 def _write(folder: Path, rate: int, patients: int, seed: int) -> None:
-    tables: dict[str, list[tuple[str, str, str]]] = {part: [] for part in PARTS}
+    tables: dict[str, list[tuple[str, str, str]]] = {name: [] for part in PARTS for name in (part, f"pulse-{part}")}
     for number in range(patients):
         rng = np.random.default_rng([seed, number])
         heart, patient = Heart.draw(rng), f"patient{number + 1:02}"
@@ -210,6 +217,9 @@ def _write(folder: Path, rate: int, patients: int, seed: int) -> None:
         for take, label in enumerate(labels):
             made, beats = record(label, heart, rng.uniform(*SECONDS), rate, rng)
             wfdb.write(folder / patient / f"{take:02}.hea", made, beats)
-            tables[PARTS[number % len(PARTS)]].append((f"{patient}/{take:02}.hea", label, patient))
+            part, path = PARTS[number % len(PARTS)], f"{patient}/{take:02}.hea"
+            tables[part].append((path, label, patient))
+            if label != "~":
+                tables[f"pulse-{part}"].append((path, f"{pulse(beats, rate):.1f}", patient))
     for part, rows in tables.items():
         write_tsv(folder / f"{part}.tsv", ("path", "label", "patient"), rows)
