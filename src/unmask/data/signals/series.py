@@ -152,7 +152,10 @@ def _of_table(
             groups.setdefault(str(cells.get(named)), []).append((number, cells))
         roles["series"] = named
     if columns.value is not None:
-        chosen = [column_in(table.columns, one.strip(), (), "values", path, option="--value") for one in columns.value.split(",")]
+        chosen = [
+            column_in(table.columns, one.strip(), (), "values", path, option="--value")
+            for one in columns.value.split(",")
+        ]
     elif named is not None and (usual := column_of(others, VALUES)):
         chosen = [usual]
     else:
