@@ -24,7 +24,14 @@ SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
 ROOM, RECIPES = (
     "objectives",
-    ("recipes.py", "writing_recipes.py", "recurrent_recipes.py", "picture_recipes.py", "recording_recipes.py"),
+    (
+        "recipes.py",
+        "writing_recipes.py",
+        "recurrent_recipes.py",
+        "picture_recipes.py",
+        "recording_recipes.py",
+        "signal_recipes.py",
+    ),
 )
 EVERY = pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
 

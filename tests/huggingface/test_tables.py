@@ -136,6 +136,7 @@ SIGNALS: dict[str, Any] = {
     "MINA, convolutions alone": Mina(**BANDS, attention="none", recurrent=False, low=(1.0, 0.0), high=(0.0, 20.0)),
     "deep convolutions": EcgCnn(blocks=5, filters=3, doubled=2, kernel=4),
     "Transformer of signals": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12, leads=2),
+    "Transformer of signals, rotary": SignalTransformer(segment=10, dim=8, layers=2, heads=2, position="rotary"),
 }
 """Pages that read signals; as those of pictures."""
 OF_SIGNALS: dict[str, dict[str, Head]] = {
