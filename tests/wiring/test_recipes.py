@@ -47,9 +47,9 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with wave.open(str(folder / "recordings" / f"{i}.wav"), "wb") as file:
             file.setparams((1, 2, 8_000, 0, "NONE", ""))
             file.writeframes(rng.integers(-9_999, 9_999, rng.integers(2_000, 8_000), dtype=np.int16).tobytes())
+    (folder / "signals").mkdir()
     for i in range(60):
         samples = rng.normal(size=(3_000, 1)).astype(np.float32)
-        (folder / "signals").mkdir(exist_ok=True)
         wfdb.write(folder / "signals" / f"{i}.hea", Signal(samples, 300, ("a",), ("mV",)))
     return folder
 
