@@ -26,7 +26,8 @@ from bench.table import markdown
 from unmask.kernels.processor import settle
 
 RECIPE, TASK = "masked-signal", "signal-classification"
-EXACTLY: dict[str, Any] = {
+# Only `least_steps` counts.
+EXACTLY: dict[str, Any] = {"minutes": None, "epochs": 1e-6, "evaluations": 1e-6, "batch_size": 16}
     "minutes": None,
     "epochs": 1e-6,
     "evaluations": 1e-6,
