@@ -26,13 +26,8 @@ from bench.table import markdown
 from unmask.kernels.processor import settle
 
 RECIPE, TASK = "masked-signal", "signal-classification"
-# Only `least_steps` counts.
 EXACTLY: dict[str, Any] = {"minutes": None, "epochs": 1e-6, "evaluations": 1e-6, "batch_size": 16}
-    "minutes": None,
-    "epochs": 1e-6,
-    "evaluations": 1e-6,
-    "batch_size": 16,
-}  # only `least_steps` counts
+"""Settings with which only `least_steps` counts."""
 METRICS = ("macro_f1", "accuracy", "roc_auc")
 Row = Mapping[str, str]
 
