@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from unmask.cli import pictures, recordings, signals
+from unmask.cli import pictures, recordings, records
 from unmask.errors import UnmaskError
 
 SHARED = ("label", "workers", "most_damaged")
@@ -15,10 +15,10 @@ OPTIONS = {
     "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against"),
     "pictures": (*SHARED, *pictures.OPTIONS),
     "recordings": (*SHARED, *recordings.OPTIONS),
-    "records": (*SHARED, *signals.OPTIONS),
+    "records": (*SHARED, *records.OPTIONS),
 }
 """Kind of data -> the options that it has and others lack."""
-MODULES = {"pictures": pictures, "recordings": recordings, "records": signals}
+MODULES = {"pictures": pictures, "recordings": recordings, "records": records}
 
 
 def add_options(sub: Any) -> None:
@@ -38,7 +38,7 @@ def shared_options(sub: Any) -> None:
     """The options of `corpus build` and `corpus check` that are not for texts."""
     pictures.shared_options(sub)
     recordings.shared_options(sub)
-    signals.shared_options(sub)
+    records.shared_options(sub)
     sub.add_argument("--rate", type=int, metavar="N", help="samples a second: of recordings (16000), of records (300)")
     sub.add_argument(
         "--longest",
