@@ -139,6 +139,7 @@ SIGNALS: dict[str, Any] = {
     "Transformer of signals": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12, leads=2),
     "LSTM of signals": SignalRecurrent(segment=10, dim=6, hidden=4, layers=3, leads=2),
     "GRU of signals": SignalRecurrent(segment=10, dim=6, hidden=4, cell="gru", bidirectional=False),
+    "Transformer of signals, rotary": SignalTransformer(segment=10, dim=8, layers=2, heads=2, position="rotary"),
 }
 """Pages that read signals; as those of pictures."""
 OF_SIGNALS: dict[str, dict[str, Head]] = {

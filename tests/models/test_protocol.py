@@ -134,6 +134,9 @@ SIGNALS: dict[str, Any] = {
     "signal-transformer": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12),
     "signal-recurrent": SignalRecurrent(segment=10, dim=6, hidden=4, leads=2),
     "signal-recurrent-forward": SignalRecurrent(segment=10, dim=6, hidden=4, cell="gru", bidirectional=False),
+    "signal-transformer-rotary": SignalTransformer(
+        segment=10, dim=8, layers=2, heads=2, hidden=12, hides=True, position="rotary"
+    ),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

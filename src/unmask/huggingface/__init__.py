@@ -17,7 +17,7 @@ from unmask.huggingface.folder import (
     save,
     words_of,
 )
-from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind, holds_setting
 from unmask.huggingface.resizing import fitted, resized
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "export",
     "fitted",
     "holds_encoder_decoder",
+    "holds_setting",
     "load",
     "names",
     "only_here",

@@ -25,6 +25,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
 from unmask.objectives import registry
+from unmask.serve.anomalies import SETTING, AnomalyPredictor
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
@@ -39,7 +40,7 @@ from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.recording_features import Masking, features
 from unmask.visualize.recordings import LONGEST, spoken
-from unmask.visualize.signals import attention_along, signal
+from unmask.visualize.signals import anomalies, attention_along, signal
 from unmask.visualize.words import Vectors
 
 AnyProcessor = TypeVar("AnyProcessor", bound=Processor[Any])
@@ -205,7 +206,7 @@ class Opened:
         assert isinstance(row, SignalRow)
         samples_NL, task = row.signal(processor.rate).samples, self.predictor and self.predictor.task
         if self.predictor is None or not isinstance(task, SignalTask) or task.row_class is not SignalRow:
-            return signal(samples_NL, processor.rate)
+            return signal(samples_NL, processor.rate, more=self._anomalies(row))
         [found] = self.predictor.found([row])
         window = task.encode([row], processor, self.predictor.length).length
         shown = {**task.along(task.answer(row, found)), "labels": task.labels}
@@ -224,6 +225,13 @@ class Opened:
         answers = self.predictor.answer(rows)
         pairs = zip(series_of(rows), answers, strict=True)
         return forecasts([forecast(row.id, row.values, answer["forecast"]) for row, answer in pairs])
+
+    def _anomalies(self, row: SignalRow) -> list[Data]:
+        """The lane of anomaly scores of a record; none for a model that was not pre-trained for them."""
+        if self.inner is None or SETTING not in self.inner.settings:
+            return []
+        found = AnomalyPredictor(self.folder, precision="fp32")
+        return [anomalies(found.scores(row), found.step)]
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""
