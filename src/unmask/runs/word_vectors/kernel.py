@@ -28,6 +28,8 @@ class Job(NamedTuple):
     keep_V   [V] int64, times 2**32: probability that an occurrence of a word is kept
     window   largest window; that of each word is drawn from 1 to it, so that near neighbours count more
     alpha    learning rate                           state  state of the generator, below 2**48
+    span     0: words are in order. Otherwise sentences are visits, and the context of a word is all other words of each
+             `span` successive visits (`unions`)
     """
 
     words_N: np.ndarray
@@ -36,6 +38,7 @@ class Job(NamedTuple):
     window: int
     alpha: float
     state: int
+    span: int = 0
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
@@ -124,6 +127,42 @@ def subsample(job: Job) -> tuple[int, Any, Any]:
     return state, kept_N, kept_ends
 
 
+def unions(words_N: Any, ends: Any, span: int) -> tuple[Any, Any]:
+    """The different words of each `span` successive sentences, and the ends of these sets. An empty sentence stands
+    between two patients; the first and the last sets of a patient have fewer sentences, so that words of sentences at
+    distance d are together in `span` - d sets."""
+    sets_N, set_ends = np.empty(span * words_N.shape[0], np.int32), np.empty(span * (ends.shape[0] + 1), np.int64)
+    count, number, first, total = 0, 0, 0, ends.shape[0]
+    while first < total:
+        last = first  # the sentences of this patient are first ... last - 1
+        while last < total and ends[last] > (ends[last - 1] if last else 0):
+            last += 1
+        for begin in range(first - span + 1, last):
+            opened = count
+            low, high = max(begin, first), min(begin + span, last)
+            for i in range(ends[low - 1] if low else 0, ends[high - 1] if high else 0):
+                known = False
+                for j in range(opened, count):
+                    known = known or sets_N[j] == words_N[i]
+                if not known:
+                    sets_N[count] = words_N[i]
+                    count += 1
+            set_ends[number] = count
+            number += 1
+        first = last + 1
+    return sets_N[:count], set_ends[:number]
+
+
+def contexts(job: Job) -> tuple[int, Any, Any, int]:
+    """The state of the generator, the words that are predicted, the ends of their sentences or sets, and the number of
+    words that subsampling kept."""
+    state, kept_N, kept_ends = subsample(job)
+    left = kept_ends[-1] if kept_ends.shape[0] else 0
+    if job.span:
+        kept_N, kept_ends = unions(kept_N[:left], kept_ends, job.span)
+    return state, kept_N, kept_ends, left
+
+
 def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from each of its neighbours alone (Mikolov et al. 2013a, figure 1).
 
@@ -136,13 +175,15 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     error_D = np.empty_like(inputs_VD[0])
     tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
     used, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
-    state, kept_N, kept_ends = subsample(job)
+    state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
-            state = random(state)
-            reach = 1 + (state >> 16) % job.window
-            first, last = max(begin, i - reach), min(end, i + reach + 1)
+            first, last = begin, end
+            if not job.span:
+                state = random(state)
+                reach = 1 + (state >> 16) % job.window
+                first, last = max(begin, i - reach), min(end, i + reach + 1)
             if last - first == 1:
                 continue
             if tree:
@@ -159,7 +200,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
             if tree:
                 put_back(outputs_RD, rows, count, copies_2KD)
         begin = end
-    return begin
+    return left
 
 
 def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
@@ -169,13 +210,15 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     h_D, error_D = np.empty_like(inputs_VD[0]), np.empty_like(inputs_VD[0])
-    state, kept_N, kept_ends = subsample(job)
+    state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
-            state = random(state)
-            reach = 1 + (state >> 16) % job.window
-            first, last = max(begin, i - reach), min(end, i + reach + 1)
+            first, last = begin, end
+            if not job.span:
+                state = random(state)
+                reach = 1 + (state >> 16) % job.window
+                first, last = max(begin, i - reach), min(end, i + reach + 1)
             if last - first == 1:
                 continue
             h_D[:] = 0.0
@@ -193,8 +236,18 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
                     for d in range(h_D.shape[0]):
                         neighbour_D[d] += error_D[d]
         begin = end
-    return begin
+    return left
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
-PARTS = (update, sigmoid, random, questions, take, put_back, subsample)  # functions that the networks call
+PARTS = (
+    update,
+    sigmoid,
+    random,
+    questions,
+    take,
+    put_back,
+    subsample,
+    unions,
+    contexts,
+)  # functions that the networks call
