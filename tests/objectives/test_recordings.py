@@ -13,15 +13,8 @@ from hypothesis import strategies as st
 from unmask.data.loader import EqualRows
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
-from unmask.objectives.recordings import (
-    LEAST,
-    RecordingObjective,
-    check_lengths,
-    check_spans,
-    masked_spans,
-    recordings_of,
-    spans,
-)
+from unmask.objectives.crops import LEAST, check_spans, spans
+from unmask.objectives.recordings import RecordingObjective, check_lengths, masked_spans, recordings_of
 from unmask.types import Batch, Kind, Target
 
 PROCESSOR = RecordingProcessor(rate=1_000, hop=20, window=30, normalise=False)

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from unmask.cli import main
 from unmask.data.files.building import decoded
 from unmask.data.files.damage import Failures
+from unmask.data.files.timed import cut
 from unmask.data.recordings.activity import PART
 from unmask.data.recordings.building import Decode, build, stretches
 from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.decoding import decode, digest_of
-from unmask.data.recordings.folder import LONGEST, RecordingFolder, Recordings, cut
+from unmask.data.recordings.folder import LONGEST, RecordingFolder, Recordings
 from unmask.data.recordings.inspect import check, render
 from unmask.data.recordings.items import RecordingItem, holds_recordings, items_of
 from unmask.data.recordings.processor import RecordingProcessor

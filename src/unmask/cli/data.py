@@ -29,13 +29,15 @@ SHOWN = 10  # most files named in the list of those that were not read exactly a
 
 
 def add_verbs(verbs: Any) -> None:
-    corpus = add_group(verbs, "corpus", "Look at text, pictures or recordings, or turn them into a corpus.")
+    corpus = add_group(
+        verbs, "corpus", "Look at text, pictures, recordings or records of sensors, or turn them into a corpus."
+    )
     sub = add_verb(
         corpus,
         "check",
         _corpus_check,
-        "Report what is in some text (sizes, duplicates, encodings, leakage), in some pictures or recordings (sizes, "
-        "classes, damage, copies), or verify a corpus.",
+        "Report what is in some text (sizes, duplicates, encodings, leakage), in some pictures, recordings or records "
+        "of sensors (sizes, classes, damage, copies), or verify a corpus.",
     )
     sub.add_argument("data", nargs="+", help="files or folders, or a corpus")
     sub.add_argument(
@@ -48,7 +50,7 @@ def add_verbs(verbs: Any) -> None:
         corpus,
         "build",
         _corpus_build,
-        "Train a vocabulary and write the text as tokens, or write pictures or recordings decoded.",
+        "Train a vocabulary and write the text as tokens, or write pictures, recordings or records of sensors decoded.",
     )
     sub.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
     sub.add_argument(
@@ -127,12 +129,13 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _verify(folder: Path) -> None:
     """Compare all checksums of a corpus. Raises UnmaskError for one that is damaged, and for another folder."""
-    from unmask.data.files.corpora import PICTURES, RECORDINGS, format_of
+    from unmask.data.files.corpora import PICTURES, RECORDINGS, SIGNALS, format_of
     from unmask.data.pictures.corpus import PictureCorpus
     from unmask.data.recordings.corpus import RecordingCorpus
+    from unmask.data.signals.corpus import SignalCorpus
     from unmask.data.text.corpus import Corpus
 
-    kinds: dict[str | None, Any] = {PICTURES: PictureCorpus, RECORDINGS: RecordingCorpus}
+    kinds: dict[str | None, Any] = {PICTURES: PictureCorpus, RECORDINGS: RecordingCorpus, SIGNALS: SignalCorpus}
     print(kinds.get(format_of(folder), Corpus)(folder, verify=True).summary())
     print("All checksums are right.")
 

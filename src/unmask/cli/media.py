@@ -1,4 +1,4 @@
-"""`unmask corpus` for pictures and recordings: which of the two the data are, and the options that both have."""
+"""`unmask corpus` for pictures, recordings and records of sensors: which of them the data are, and their options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from unmask.cli import pictures, recordings
+from unmask.cli import pictures, recordings, signals
 from unmask.errors import UnmaskError
 
 SHARED = ("label", "workers", "most_damaged")
@@ -15,9 +15,10 @@ OPTIONS = {
     "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against"),
     "pictures": (*SHARED, *pictures.OPTIONS),
     "recordings": (*SHARED, *recordings.OPTIONS),
+    "records": (*SHARED, *signals.OPTIONS),
 }
 """Kind of data -> the options that it has and others lack."""
-MODULES = {"pictures": pictures, "recordings": recordings}
+MODULES = {"pictures": pictures, "recordings": recordings, "records": signals}
 
 
 def add_options(sub: Any) -> None:
@@ -28,7 +29,7 @@ def add_options(sub: Any) -> None:
         "--most-damaged",
         type=float,
         metavar="SHARE",
-        help="pictures, recordings: largest share that may be damaged (default: 0.1)",
+        help="not for texts: largest share that may be damaged (default: 0.1)",
     )
     shared_options(sub)
 
@@ -37,15 +38,21 @@ def shared_options(sub: Any) -> None:
     """The options of `corpus build` and `corpus check` that are not for texts."""
     pictures.shared_options(sub)
     recordings.shared_options(sub)
-    sub.add_argument("--label", metavar="NAME", help="pictures, recordings: the column of a table that has labels")
+    signals.shared_options(sub)
+    sub.add_argument("--rate", type=int, metavar="N", help="samples a second: of recordings (16000), of records (300)")
     sub.add_argument(
-        "--workers", type=int, metavar="N", help="pictures, recordings: processes that decode (default: 1)"
+        "--longest",
+        type=float,
+        metavar="SECONDS",
+        help="cut longer recordings at quiet places (30), longer records into equal parts (60)",
     )
+    sub.add_argument("--label", metavar="NAME", help="not for texts: the column of a table that has labels")
+    sub.add_argument("--workers", type=int, metavar="N", help="not for texts: processes that decode (default: 1)")
 
 
 def given(options: argparse.Namespace) -> ModuleType | None:
     """The module of the kind of data that is given; None for texts. Raises UnmaskError for options that do not fit the
-    data, and for pictures or recordings beside other data."""
+    data, and for data that are not texts beside other data."""
     paths = [Path(one) for one in options.data]
     kind = next((name for name, one in MODULES.items() if any(one.held(path, options) for path in paths)), "texts")
     fitting = OPTIONS[kind]

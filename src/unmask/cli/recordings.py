@@ -22,10 +22,6 @@ def add_options(sub: Any) -> None:
 def shared_options(sub: Any) -> None:
     """The options of `corpus build` and `corpus check` that are for recordings alone."""
     sub.add_argument("--recording", metavar="NAME", help="recordings: the column of a table that has files or bytes")
-    sub.add_argument("--rate", type=int, metavar="N", help="recordings: samples a second (default: 16000)")
-    sub.add_argument(
-        "--longest", type=float, metavar="SECONDS", help="recordings: cut longer ones at quiet places (default: 30)"
-    )
 
 
 def held(path: Path, options: argparse.Namespace) -> bool:

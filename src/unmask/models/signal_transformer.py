@@ -25,6 +25,7 @@ from unmask.nn import (
     Stack,
     truncated_normal,
 )
+from unmask.types import Kind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class SignalTransformer(SignalConfig):
     dim       D, width of the hidden states      layers  number of blocks, each with its norms first
     heads     attention heads of each            hidden  width inside the feed-forward
     dropout   after embeddings and sub-layers    std     of the initialisation
+    hides     whether it has a vector for masked segments, which pre-training with masked segments needs
 
     Positions are sines (Vaswani et al. 2017, section 3.5), so that records have no longest length. Raises UnmaskError
     for sizes that do not go together.
@@ -50,6 +52,7 @@ class SignalTransformer(SignalConfig):
     dropout: float = 0.1
     eps: float = 1e-6
     std: float = 0.02
+    hides: bool = False
 
     def __post_init__(self) -> None:
         if self.segment < 1 or self.leads < 1 or self.heads < 1 or self.dim % (2 * self.heads):
@@ -62,8 +65,13 @@ class SignalTransformer(SignalConfig):
     def width(self) -> int:
         return self.dim
 
+    @property
+    def offers(self) -> frozenset[str]:
+        return super().offers | {"masked segments"}
+
     def embedding(self) -> Embedding:
-        segments = Places(Patch(self.leads * self.segment, self.dim), self.dim, ())
+        kinds = (Kind.MASK,) if self.hides else ()
+        segments = Places(Patch(self.leads * self.segment, self.dim), self.dim, kinds)
         return Embedding(segments, position=Sinusoidal(self.dim), dropout=self.dropout)
 
     def block(self) -> Block:
@@ -81,7 +89,7 @@ class SignalTransformer(SignalConfig):
         return RecordSummaries(self, self.embedding(), self.stack(), heads=heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Weights from a truncated normal, biases zero."""
+        """Weights from a truncated normal; biases and the MASK vector are zero."""
         truncated_normal(module, self.std, torch.Generator().manual_seed(seed))
 
 

@@ -24,14 +24,9 @@ from unmask.errors import UnmaskError, plural
 from unmask.files import MANIFEST
 from unmask.models.model import Model
 from unmask.objectives.config import Data, Shown
+from unmask.objectives.crops import check_spans, crop
 from unmask.objectives.objective import Term
-from unmask.objectives.recordings import (
-    RecordingConfig,
-    RecordingObjective,
-    check_spans,
-    crop,
-    masked_spans,
-)
+from unmask.objectives.recordings import RecordingConfig, RecordingObjective, masked_spans
 from unmask.types import Batch, Example, Head, Kind, Loss, Target
 
 COLLAPSED = 1.5

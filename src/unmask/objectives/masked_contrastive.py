@@ -21,14 +21,9 @@ from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.nn.quantiser import Quantised
 from unmask.nn.sequences import Sequences
+from unmask.objectives.crops import check_spans
 from unmask.objectives.objective import Term
-from unmask.objectives.recordings import (
-    RecordingConfig,
-    RecordingObjective,
-    check_spans,
-    masked_spans,
-    recordings_of,
-)
+from unmask.objectives.recordings import RecordingConfig, RecordingObjective, masked_spans, recordings_of
 from unmask.types import Batch, Head, Loss, Target
 
 COLLAPSED = 2.0  # perplexity of a codebook below which it has collapsed: nearly all frames get the same entry

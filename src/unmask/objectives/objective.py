@@ -167,6 +167,11 @@ class Objective:
         """Sentences, with advice, on an evaluation which shows that training goes wrong. A run shows them at once."""
         return []
 
+    def measured(self, model: Model, heldout: Sequence[Batch]) -> dict[str, Any]:
+        """Plain JSON values that a folder keeps for its answers, computed from the held-out rows; call it in evaluation
+        mode, without gradients."""
+        return {}
+
     def summary(
         self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
     ) -> list[str]:

@@ -27,6 +27,7 @@ from unmask.objectives.masked_autoencoder import MaskedAutoencoderConfig
 from unmask.objectives.masked_clusters import MaskedClustersConfig
 from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
+from unmask.objectives.masked_segments import MaskedSegmentsConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
 from unmask.objectives.replaced_token import ReplacedTokenConfig
@@ -60,6 +61,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedContrastiveConfig,
     MaskedClustersConfig,
     ContrastivePredictionConfig,
+    MaskedSegmentsConfig,
 )
 """All objectives. The default of a model is the first that it supports."""
 

@@ -1,8 +1,9 @@
 """Every run that has a name, as a function that returns its config; nothing but choices.
 
 The command line looks names up here (`bert-mini` is `bert_mini`), then in `writing_recipes.py`,
-`recurrent_recipes.py`, `picture_recipes.py` and `recording_recipes.py`, and overrides fields: `unmask pretrain
-bert-mini --lr 5e-4`. A variant of your own is a function too: call one of these and `replace` what differs.
+`recurrent_recipes.py`, `picture_recipes.py`, `recording_recipes.py` and `signal_recipes.py`, and overrides fields:
+`unmask pretrain bert-mini --lr 5e-4`. A variant of your own is a function too: call one of these and `replace` what
+differs.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from unmask.objectives import (
     SingleRuns,
 )
 from unmask.objectives.registry import FolderSentences
-from unmask.runs import catalogue, picture_recipes, recording_recipes, recurrent_recipes, writing_recipes
+from unmask.runs import (
+    catalogue,
+    picture_recipes,
+    recording_recipes,
+    recurrent_recipes,
+    signal_recipes,
+    writing_recipes,
+)
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
@@ -229,8 +237,8 @@ def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
 
 def _recipes() -> dict[str, Callable[[], Pretraining]]:
     """Name -> recipe, in the order in which they are written, this page first."""
-    pages = (globals(), vars(writing_recipes), vars(recurrent_recipes), vars(picture_recipes), vars(recording_recipes))
-    return catalogue.functions(pages, "Pretraining")
+    others = (writing_recipes, recurrent_recipes, picture_recipes, recording_recipes, signal_recipes)
+    return catalogue.functions((globals(), *map(vars, others)), "Pretraining")
 
 
 def names() -> dict[str, str]:

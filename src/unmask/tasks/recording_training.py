@@ -14,7 +14,7 @@ from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.models.model_config import ModelConfig
-from unmask.objectives.recordings import spans
+from unmask.objectives.crops import spans
 from unmask.tasks.rows import TaskOptions
 from unmask.types import Batch, Example, Kind
 

@@ -16,7 +16,7 @@ from unmask.data.recordings.processor import RecordingProcessor
 from unmask.models.model import Model
 from unmask.nn.clusters import ClusterHead
 from unmask.nn.quantiser import ProductQuantiser
-from unmask.objectives import recordings as objective
+from unmask.objectives import crops as objective
 from unmask.visualize import recordings
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import twin

@@ -135,22 +135,12 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
     batch, size = list[Item](), 0
     for item in items:
         batch.append(item)
-        size += _size(item.source)
+        size += item.size
         if len(batch) == AT_ONCE or size >= BYTES_AT_ONCE:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _size(source: Any) -> int:
-    """Bytes of a file; 0 if there is none, which decoding reports."""
-    if isinstance(source, bytes):
-        return len(source)
-    try:
-        return source.stat().st_size if isinstance(source, Path) else 0
-    except OSError:
-        return 0
 
 
 def _copies(shards: Sequence[MediaShard], noun: str) -> list[str]:

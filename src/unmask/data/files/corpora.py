@@ -20,8 +20,15 @@ from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, check_replaceable, write_text, writing
 
 VERIFY_BELOW = 1 << 30  # bytes; the checksums of a smaller corpus are compared whenever it is opened
-TEXTS, PICTURES, RECORDINGS, FRAMES = "unmask-corpus", "unmask-pictures", "unmask-recordings", "unmask-frame-labels"
-KINDS = {TEXTS: "texts", PICTURES: "pictures", RECORDINGS: "recordings", FRAMES: "labels of frames"}
+TEXTS, PICTURES, RECORDINGS, SIGNALS = "unmask-corpus", "unmask-pictures", "unmask-recordings", "unmask-signals"
+FRAMES = "unmask-frame-labels"
+KINDS = {
+    TEXTS: "texts",
+    PICTURES: "pictures",
+    RECORDINGS: "recordings",
+    SIGNALS: "records",
+    FRAMES: "labels of frames",
+}
 """Format of a manifest -> what the corpus holds."""
 
 

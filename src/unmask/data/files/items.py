@@ -31,6 +31,16 @@ class Item:
     place: str
     label: str = ""
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files that are decoded for it; 0 if there is none, which decoding reports."""
+        if isinstance(self.source, bytes):
+            return len(self.source)
+        try:
+            return self.source.stat().st_size if isinstance(self.source, Path) else 0
+        except OSError:
+            return 0
+
 
 @dataclass(frozen=True)
 class Items(Generic[One]):

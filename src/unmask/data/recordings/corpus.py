@@ -13,8 +13,9 @@ from unmask.data.files import corpora
 from unmask.data.files.items import shares
 from unmask.data.files.media import Chosen, Format, MediaCorpus
 from unmask.data.files.shards import MediaShard
+from unmask.data.files.timed import named
 from unmask.data.recordings.decoding import Header, bounds, resample
-from unmask.data.recordings.folder import Recordings, named
+from unmask.data.recordings.folder import Recordings
 from unmask.data.recordings.processor import FILE, RecordingProcessor
 
 

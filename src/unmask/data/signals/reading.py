@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files.cells import Pattern, column_in, is_pattern, span_in, value_in
-from unmask.data.files.items import BYTES, FILES, PATH, SHOWN, Medium, class_of, visible
+from unmask.data.files.items import BYTES, PATH, SHOWN, class_of, visible
 from unmask.data.files.lines import lines
 from unmask.data.files.tables import column_of, format_by_name, guess_format, read_table
 from unmask.data.files.tables import rows as rows_of
@@ -22,13 +22,12 @@ from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.signals import arrays, wfdb
 from unmask.data.signals.decoding import SUFFIXES, SURE, TABLES, Source, annotations_of, decode, digest_of, header, read
+from unmask.data.signals.items import SIGNALS, is_reference, rate_in, with_suffix
 from unmask.data.signals.signal import Annotations, Signal
 from unmask.errors import UnmaskError, plural
 
 PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person")
 """Usual names of columns."""
-REFERENCE = "reference"  # what the names of files of labels begin with, ignoring case
-OF_RECORD = (".dat", ".mat", ".atr")  # suffixes of files of a record, beside its header
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +83,6 @@ class SignalRow(Row):
     def name(self) -> str:
         """The name in messages: that of a file is its path."""
         return str(self.source) if isinstance(self.source, str | Path) else self.place
-
-
-class SignalMedium(Medium):
-    """Files of records. A record of several files has the name of its header."""
-
-    def files_in(self, folder: Path) -> tuple[list[Path], list[Path]]:
-        found, others = super().files_in(folder)
-        headers = {path.with_suffix("") for path in found if path.suffix.lower() == ".hea"}
-        whole = [path for path in found if path.suffix.lower() == ".hea" or path.with_suffix("") not in headers]
-        sure = [path for path in whole if path.suffix.lower() in SURE]
-        own = {path for path in others if path.suffix.lower() in OF_RECORD and path.with_suffix("") in headers}
-        tables = [path for path in whole if path.suffix.lower() in TABLES]
-        if sure:  # tables beside records say something about them
-            return sure, [path for path in others if path not in own and not is_reference(path)]
-        return tables, others
-
-
-SIGNALS = SignalMedium(
-    "record",
-    SUFFIXES,
-    ".hea, .mat or .edf",
-    columns=("record", "signal", "ecg", "samples", "values", *FILES),
-    labels=("label", "class", "rhythm", "diagnosis", "category", "target"),
-)
 
 
 @dataclass(frozen=True)
@@ -174,11 +149,6 @@ def is_record(path: Path) -> bool:
     except UnmaskError:
         return False
     return True
-
-
-def is_reference(path: Path) -> bool:
-    """Whether a file has the labels of the records beside it, by its name."""
-    return path.suffix.lower() == ".csv" and path.name.lower().startswith(REFERENCE)
 
 
 def references_in(folder: Path) -> list[Path]:
@@ -275,7 +245,7 @@ def of_table(path: Path, wanted: Wanted, *, encoding: str | None = None) -> Data
     rows = []
     for number, cells in table.rows:
         place = f"{path}:{number}"
-        rate = wanted.rate if rates is None else _rate(cells, rates, place)
+        rate = wanted.rate if rates is None else rate_in(cells, rates, place)
         source = _source(cells, record, path.parent, place, rate)
         begin, end = span_in(cells, place)
         name = str(cells.get(record) if isinstance(source, Path) else cells.get(record + PATH) or "")
@@ -329,14 +299,7 @@ def _source(cells: Mapping[str, Any], column: str, folder: Path, place: str, rat
     if isinstance(value, list | np.ndarray):
         return of_numbers(value, rate, place)
     source = SIGNALS.source_in(cells, column, folder, place)
-    if isinstance(source, bytes) or source.is_file():
-        return source
-    if (beside := wfdb.header_of(source)) is not None:
-        return beside
-    for suffix in sorted(SUFFIXES):
-        if (beside := source.with_name(source.name + suffix)).is_file():
-            return beside
-    return source
+    return source if isinstance(source, bytes) else with_suffix(source)
 
 
 def of_numbers(values: Any, rate: float | None, place: str) -> Signal:
@@ -350,13 +313,3 @@ def of_numbers(values: Any, rate: float | None, place: str) -> Signal:
     if rate is None:
         raise UnmaskError(f"{place} does not say its samples a second: give --rate.")
     return Signal(found.samples, rate, found.leads, ("",) * len(found.leads))
-
-
-def _rate(cells: Mapping[str, Any], column: str, place: str) -> float:
-    try:
-        found = float(cells.get(column) or "")
-    except (TypeError, ValueError):
-        found = 0.0
-    if not 0 < found < np.inf:
-        raise UnmaskError(f"{place}: the column '{column}' must be samples a second, not {cells.get(column)!r}.")
-    return found

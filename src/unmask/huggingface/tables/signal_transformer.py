@@ -7,7 +7,8 @@ from unmask.huggingface.table import Table
 from unmask.huggingface.tables.vit import blocks
 from unmask.models.signal_transformer import SignalTransformer
 
-FIELDS = ("rate", "leads", "segment", "dim", "layers", "heads", "hidden", "activation", "dropout", "eps", "std")
+SIZES = ("rate", "leads", "segment", "dim", "layers", "heads", "hidden", "activation", "dropout", "eps", "std")
+FIELDS = (*SIZES, "hides")
 
 SIGNAL_TRANSFORMER = Table(
     model_type="unmask-signal-transformer",
@@ -17,6 +18,7 @@ SIGNAL_TRANSFORMER = Table(
     fixed={},
     trunk=(
         ("embedding.token.signal.project", "transformer.segments"),
+        ("embedding.token.kinds.MASK", "transformer.mask"),
         *blocks("stack.blocks.{}.", "transformer.layers.{}."),
         ("stack.norm", "transformer.norm"),
     ),

@@ -176,9 +176,15 @@ def _recordings(manifest: dict[str, Any]) -> dict[str, Any]:
     return values | {"clipped recordings": manifest["clipped"], "silent units": manifest["silent"]}
 
 
+def _records(manifest: dict[str, Any]) -> dict[str, Any]:
+    values = {name: manifest[name] for name in ("records", "units", "hours", "rate")}
+    return values | {"damaged records left out": manifest["damaged"]["count"]}
+
+
 DESCRIBED: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     corpora.TEXTS: _texts,
     corpora.PICTURES: _pictures,
     corpora.RECORDINGS: _recordings,
+    corpora.SIGNALS: _records,
 }
 """Format of a corpus -> a function that takes its manifest and returns its facts for the report."""

@@ -67,6 +67,7 @@ class Pretrain(Run):
             raise UnmaskError("Give a corpus to pre-train on.")
         self.corpora = [config.objective.opens(folder) for folder in corpora]
         self._shown: set[str] = set()  # notes of the corpora
+        self._measured: dict[str, Any] = {}  # at the last evaluation
         self.origin = None if config.start is None else Origin.open(config.start, out if resume else None)
         self.config = config = settled(config, self.corpora, self.origin)
         processor = huggingface.fitted(config.objective.processor(self.corpora[0].processor), config.model)
@@ -129,6 +130,7 @@ class Pretrain(Run):
         found = super().evaluate(model, step).numbers
         for note in (*self._unread(), *(self.learned.concerns(found) if step else ())):
             self.display.note(note)
+        self._measured = self.learned.measured(model, self.heldout)
         samples = []
         if self.probes and distributed.is_main():
             guesses = self.learned.guesses(model, self.processor, self.probes)
@@ -137,7 +139,8 @@ class Pretrain(Run):
         return Evaluation(found | self.learned.derived(found, lambda: self._characters), samples)
 
     def write_model(self, folder: Path) -> None:
-        huggingface.save(folder, self.model, self.processor, words=self.learned.folder_words(self.processor))
+        words = self.learned.folder_words(self.processor)
+        huggingface.save(folder, self.model, self.processor, words=words, settings=self._measured)
 
     def facts(self) -> dict[str, Any]:
         facts = {
