@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from unmask.cli import main
 from unmask.errors import UnmaskError
-from unmask.runs.word_vectors import Word2Vec, Words, WordVectors, kernel, train, visit_scores, visits
+from unmask.runs.word_vectors import Word2Vec, Words, WordVectors, jobs, train, visit_scores, visits
 
 PATIENTS = st.lists(st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=4), max_size=4), max_size=4)
 
@@ -27,18 +27,19 @@ def laid_out(patients):
 
 @given(PATIENTS, st.integers(1, 3))
 def test_a_context_is_the_set_of_codes_of_successive_visits(patients, span):
-    sets, ends = kernel.unions(*laid_out(patients), span)
+    sets, ends = jobs.unions(*laid_out(patients), span)
     found = [codes.tolist() for codes in np.split(sets, ends)][:-1]
-    expected = []
-    for patient in patients:
-        for first in range(1 - span, len(patient)):
-            expected.append({code for visit in patient[max(0, first) : first + span] for code in visit})
+    expected = [
+        {code for visit in patient[max(0, first) : first + span] for code in visit}
+        for patient in patients
+        for first in range(1 - span, len(patient))
+    ]
     assert [set(codes) for codes in found if codes] == [codes for codes in expected if codes]
     assert all(len(set(codes)) == len(codes) for codes in found)
 
 
 def test_near_visits_count_more_and_patients_are_apart():
-    sets, ends = kernel.unions(*laid_out([[[1], [2], [3], [4]], [[5], [6]]]), 3)
+    sets, ends = jobs.unions(*laid_out([[[1], [2], [3], [4]], [[5], [6]]]), 3)
     pairs = Counter(pair for codes in np.split(sets, ends) for pair in combinations(sorted(codes.tolist()), 2))
     assert pairs == {(1, 2): 2, (2, 3): 2, (3, 4): 2, (1, 3): 1, (2, 4): 1, (5, 6): 2}
 

@@ -131,8 +131,8 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.json:
         sections_of = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
         agreement_of = {file: found.to_dict() for file, found in pairs.items()}
-        found = {"analogies": sections_of, "pairs": agreement_of, **codes}
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        everything = {"analogies": sections_of, "pairs": agreement_of, **codes}
+        print(json.dumps(everything, indent=2, ensure_ascii=False))
         return
     for file, sections in analogies.items():
         print(f"{Path(file).name}: accuracy on the questions whose words have vectors")

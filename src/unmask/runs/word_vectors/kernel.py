@@ -7,38 +7,16 @@ tree), N words of a job. The functions are plain Python, and run as such; `compi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from unmask.runs.word_vectors.jobs import Job, contexts, random, subsample, unions
 from unmask.runs.word_vectors.sampling import Output
-
-MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
-"""The linear congruential generator of POSIX `drand48`: 48 bits of state; the upper 32 are used."""
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
 """The logistic function at equal distances from -REACH to REACH, and one beyond; there it is 0 or 1 up to 2e-7."""
-
-
-class Job(NamedTuple):
-    """A piece of text, and the settings of its training.
-
-    words_N  [N] int32 ids of whole sentences        ends   [S] int64: end of each sentence in `words_N`
-    keep_V   [V] int64, times 2**32: probability that an occurrence of a word is kept
-    window   largest window; that of each word is drawn from 1 to it, so that near neighbours count more
-    alpha    learning rate                           state  state of the generator, below 2**48
-    span     0: words are in order. Otherwise sentences are visits, and the context of a word is all other words of each
-             `span` successive visits (`unions`)
-    """
-
-    words_N: np.ndarray
-    ends: np.ndarray
-    keep_V: np.ndarray
-    window: int
-    alpha: float
-    state: int
-    span: int = 0
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
@@ -67,11 +45,6 @@ def sigmoid(x: Any) -> Any:
     place = (min(max(x, -REACH), REACH) + REACH) * (STEPS / (2 * REACH))
     left = min(max(int(place), 0), STEPS)  # clipped again, because NaN passes the limits above
     return LOGISTIC[left] + (place - left) * (LOGISTIC[left + 1] - LOGISTIC[left])
-
-
-def random(state: int) -> int:
-    """The next state of the generator; `state >> 16` has 32 random bits."""
-    return (state * MULTIPLIER + INCREMENT) & MASK
 
 
 def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> tuple[int, int]:
@@ -110,57 +83,6 @@ def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
         u_D = outputs_RD[rows[k]]
         for d in range(u_D.shape[0]):
             u_D[d] += copies_2KD[0, k, d] - copies_2KD[1, k, d]
-
-
-def subsample(job: Job) -> tuple[int, Any, Any]:
-    """The state of the generator, [N] the words that are kept, and the ends of their sentences."""
-    kept_N, kept_ends = np.empty_like(job.words_N), np.empty_like(job.ends)
-    state, count, begin = job.state, 0, 0
-    for sentence in range(job.ends.shape[0]):
-        for i in range(begin, job.ends[sentence]):
-            state = random(state)
-            if (state >> 16) < job.keep_V[job.words_N[i]]:
-                kept_N[count] = job.words_N[i]
-                count += 1
-        begin = job.ends[sentence]
-        kept_ends[sentence] = count
-    return state, kept_N, kept_ends
-
-
-def unions(words_N: Any, ends: Any, span: int) -> tuple[Any, Any]:
-    """The different words of each `span` successive sentences, and the ends of these sets. An empty sentence stands
-    between two patients; the first and the last sets of a patient have fewer sentences, so that words of sentences at
-    distance d are together in `span` - d sets."""
-    sets_N, set_ends = np.empty(span * words_N.shape[0], np.int32), np.empty(span * (ends.shape[0] + 1), np.int64)
-    count, number, first, total = 0, 0, 0, ends.shape[0]
-    while first < total:
-        last = first  # the sentences of this patient are first ... last - 1
-        while last < total and ends[last] > (ends[last - 1] if last else 0):
-            last += 1
-        for begin in range(first - span + 1, last):
-            opened = count
-            low, high = max(begin, first), min(begin + span, last)
-            for i in range(ends[low - 1] if low else 0, ends[high - 1] if high else 0):
-                known = False
-                for j in range(opened, count):
-                    known = known or sets_N[j] == words_N[i]
-                if not known:
-                    sets_N[count] = words_N[i]
-                    count += 1
-            set_ends[number] = count
-            number += 1
-        first = last + 1
-    return sets_N[:count], set_ends[:number]
-
-
-def contexts(job: Job) -> tuple[int, Any, Any, int]:
-    """The state of the generator, the words that are predicted, the ends of their sentences or sets, and the number of
-    words that subsampling kept."""
-    state, kept_N, kept_ends = subsample(job)
-    left = kept_ends[-1] if kept_ends.shape[0] else 0
-    if job.span:
-        kept_N, kept_ends = unions(kept_N[:left], kept_ends, job.span)
-    return state, kept_N, kept_ends, left
 
 
 def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:

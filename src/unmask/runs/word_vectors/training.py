@@ -27,7 +27,7 @@ from unmask.runs.word_vectors import checkpoint, reading, sampling, visits
 from unmask.runs.word_vectors.checkpoint import Asked, State
 from unmask.runs.word_vectors.compiled import compiled
 from unmask.runs.word_vectors.corpus import Corpus, join_phrases, number
-from unmask.runs.word_vectors.kernel import Job
+from unmask.runs.word_vectors.jobs import Job
 from unmask.runs.word_vectors.settings import Word2Vec, Words
 from unmask.runs.word_vectors.vectors import WordVectors
 from unmask.train.interrupt import Interrupt
@@ -309,7 +309,7 @@ def _text(
     else:
         names = tuple(map(str, files))
     if config.visits is not None:
-        return visits.in_sequence(visits.read(names, config.reading.encoding)), names
+        return visits.in_sequence(visits.read(names or (), config.reading.encoding)), names
     return reading.read(names, config.reading, statistics) if names else reading.documentation(config.reading), names
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def next_visits(
     recalls: dict[str, dict[str, list[float]]] = {}
     for patient in patients:
         visits = [sorted({index[code] for code in visit if code in index}) for visit in patient]
-        for now, then in zip(visits, visits[1:], strict=False):
+        for now, then in pairwise(visits):
             if not now or not then:
                 continue
             same_V = np.zeros(len(index))
