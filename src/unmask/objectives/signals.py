@@ -18,7 +18,7 @@ from unmask.data.signals.corpus import SignalCorpus
 from unmask.data.signals.folder import SignalFolder
 from unmask.data.signals.processor import SignalProcessor
 from unmask.errors import UnmaskError, plural
-from unmask.models.model import ModelConfig
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.crops import LEAST, Crops, check_label_alpha, crop
 from unmask.objectives.objective import Objective
@@ -37,6 +37,12 @@ class SignalObjective(Crops):
         begin = crop(self.processor.segments(len(item)), length, rng) * self.processor.segment
         values = self.processor.values(item)[begin : begin + self.samples(length)]
         return self.processor.segmented(values)
+
+    def errors_along(self, model: Model, item: np.ndarray, length: int) -> np.ndarray:
+        """[F]: how badly the model restores each segment of a record [N, L] when it is masked, for rows of `length`
+        segments. Call it in evaluation mode, without gradients. Raises UnmaskError for a record that is too short, and
+        for an objective that restores no segments."""
+        raise UnmaskError(f"An objective of {self.terms[0].label} restores no segments of a record.")
 
 
 def records_of(batch: Batch) -> tuple[np.ndarray, np.ndarray]:

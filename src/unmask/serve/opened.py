@@ -24,6 +24,7 @@ from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.models.model import Model
 from unmask.objectives import registry
+from unmask.serve.anomalies import SETTING, AnomalyPredictor
 from unmask.serve.continuation import Continuer
 from unmask.serve.predictor import Predictor, reach
 from unmask.serve.translator import Translator
@@ -37,7 +38,7 @@ from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.recording_features import Masking, features
 from unmask.visualize.recordings import LONGEST, spoken
-from unmask.visualize.signals import attention_along, signal
+from unmask.visualize.signals import anomalies, attention_along, signal
 from unmask.visualize.words import Vectors
 
 AnyProcessor = TypeVar("AnyProcessor", bound=Processor[Any])
@@ -198,13 +199,20 @@ class Opened:
         row = SignalRow(place="The record", source=source)
         samples_NL = row.signal(processor.rate).samples
         if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask):
-            return signal(samples_NL, processor.rate)
+            return signal(samples_NL, processor.rate, more=self._anomalies(row))
         [found] = self.predictor.found([row])
         answer, window = task.answer(row, found), task.encode([row], processor, self.predictor.length).length
         lead = f"{answer['label']}: {answer['probability']:.1%}"
         along = attention_along(self.model, processor, samples_NL, window)
         shown = {"lead": lead, "answers": answer["windows"], "labels": task.labels}
         return signal(samples_NL, processor.rate, attention=along, **shown)
+
+    def _anomalies(self, row: SignalRow) -> list[Data]:
+        """The lane of anomaly scores of a record; none for a model that was not pre-trained for them."""
+        if self.inner is None or SETTING not in self.inner.settings:
+            return []
+        found = AnomalyPredictor(self.folder, precision="fp32")
+        return [anomalies(found.scores(row), found.step)]
 
     def beam(self, text: str, beam_size: int = 4, length: int = 30) -> Data:
         """The tree of a beam search for a text. Raises UnmaskError for a model that does not write."""

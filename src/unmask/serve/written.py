@@ -15,6 +15,7 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import SETTINGS
 from unmask.kernels.processor import Precision
 from unmask.serve import translator
+from unmask.serve.anomalies import SETTING, AnomalyPredictor
 from unmask.serve.answering import Answer, Answering
 from unmask.serve.predictor import Predictor, learned_single_texts
 from unmask.serve.translator import Translator
@@ -102,10 +103,13 @@ def predictor_of(
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
 ) -> Answering:
-    """A WrittenPredictor for a folder with an encoder–decoder, a Predictor for any other.
+    """A WrittenPredictor for a folder with an encoder–decoder, an AnomalyPredictor for one that was pre-trained on
+    masked segments, a Predictor for any other.
 
     Raises UnmaskError as their constructors do, and for `no_answer` or `search` with an encoder–decoder.
     """
+    if huggingface.holds_setting(folder, SETTING) and no_answer is None and search is None:
+        return AnomalyPredictor(folder, top=top, device=device, precision=precision)
     if not huggingface.holds_encoder_decoder(folder):
         return Predictor(folder, top=top, no_answer=no_answer, search=search, device=device, precision=precision)
     if no_answer is not None:

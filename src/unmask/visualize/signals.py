@@ -19,6 +19,7 @@ from unmask.visualize.numbers import Data, packed
 from unmask.visualize.recordings import map_of, span, spans, stems
 
 LONGEST = 60.0  # seconds of a record that a view shows
+HIGHEST_SCORE = 4.0  # anomaly score with the strongest colour
 NO_DEVICE = "This is no medical device: its answers are no diagnosis."
 
 
@@ -45,6 +46,7 @@ def signal(
     answers: Sequence[Data] = (),
     labels: Sequence[str] = (),
     attention: Attention | None = None,
+    more: Sequence[Data] = (),
 ) -> Data:
     """The view: the first LONGEST seconds of the first lead.
 
@@ -52,6 +54,7 @@ def signal(
     lead        the sentence above it
     answers     of its windows: {"begin", "end", "label", "probability"}, ascending, with a colour by `labels`
     attention   None: the model has none
+    more        lanes below the others
     """
     shown_N = samples_NL[: int(LONGEST * rate), 0].astype(np.float64)
     middle, most = np.median(shown_N), max(float(np.abs(shown_N - np.median(shown_N)).max()), 1e-9)
@@ -83,11 +86,18 @@ def signal(
         "samples": packed((shown_N - middle) / most, "int16"),
         "spectrogram": None,
         "silent": True,
-        "lanes": lanes,
+        "lanes": [*lanes, *more],
         "charts": [],
         "step": 0.1,
         "note": f"{cut}The trace is that of the first lead, scaled to ±1. {NO_DEVICE}",
     }
+
+
+def anomalies(scores_K: np.ndarray, step: float) -> Data:
+    """The lane of the anomaly scores of segments of `step` seconds, one after another from the begin of a record."""
+    shown_K = scores_K[: max(1, int(LONGEST / step))]
+    title = f"Anomaly score, from 0 to {HIGHEST_SCORE:g} or more; held-out records: 1 % of the segments are above 1"
+    return map_of(title, np.clip(shown_K, 0, HIGHEST_SCORE)[None] / HIGHEST_SCORE, np.array([0.0, len(shown_K) * step]))
 
 
 def attention_along(model: Model, processor: SignalProcessor, samples_NL: np.ndarray, window: int) -> Attention | None:
