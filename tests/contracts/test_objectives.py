@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from unmask.data.loader import EqualRows
+from unmask.data.signals import synthetic
 from unmask.data.text import corpus, spelling
 from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
@@ -22,10 +23,9 @@ from unmask.train.display import progress
 
 SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
-ROOM, RECIPES = (
-    "objectives",
-    ("recipes.py", "writing_recipes.py", "recurrent_recipes.py", "picture_recipes.py", "recording_recipes.py"),
-)
+ROOM = "objectives"
+RECIPES = {f"{kind}recipes.py" for kind in ("", "writing_", "recurrent_", "picture_", "recording_", "signal_")}
+MODALITIES = ("pictures", "recordings", "signals")
 EVERY = pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
 
 
@@ -68,7 +68,7 @@ def test_what_is_asked_for_is_learned_or_refused(recipe: str) -> None:
         values.setdefault(option, [None]).append(value)
     for combination in product(*values.values()):
         given = {name: value for name, value in zip(values, combination, strict=True) if value is not None}
-        if {"frames", "patches"} <= given.keys():  # two modalities that no recipe here has: one is enough
+        if len({"frames", "patches", "signal"} & given.keys()) > 1:  # modalities that no recipe here has: one is enough
             continue
         try:
             found = registry.selected(config.override(given).objective)
@@ -95,6 +95,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with wave.open(str(folder / "recordings" / f"{i}.wav"), "wb") as file:
             file.setparams((1, 2, 8_000, 0, "NONE", ""))
             file.writeframes(rng.integers(-9_999, 9_999, rng.integers(2_000, 8_000), dtype=np.int16).tobytes())
+    synthetic.write(folder / "signals", rate=300, patients=6)
     return folder
 
 
@@ -105,7 +106,7 @@ def test_an_objective_describes_its_rows_its_baseline_and_itself(
     """Every term has a description; rows of training and evaluation have targets; the baseline counts every answer."""
     model = recipes.find(kind.example).model
     texts = "spelled" if model.token_kind == "spelled" else "pieces"
-    data = kind.opens(corpora / next((name for name in ("pictures", "recordings") if name in model.offers), texts))
+    data = kind.opens(corpora / next((name for name in MODALITIES if name in model.offers), texts))
     config, splits = kind(), [data.split("train")]
     processor = config.processor(data.processor)
     objective = config.prepared([data], processor, tmp_path, lambda _: None, progress).build(processor, splits)
