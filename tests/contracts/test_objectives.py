@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from unmask.data.loader import EqualRows
-from unmask.data.signals import synthetic
+from unmask.data.signals import wfdb
+from unmask.data.signals.signal import Signal
 from unmask.data.text import corpus, spelling
 from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
@@ -23,9 +24,8 @@ from unmask.train.display import progress
 
 SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
-ROOM = "objectives"
-RECIPES = {f"{kind}recipes.py" for kind in ("", "writing_", "recurrent_", "picture_", "recording_", "signal_")}
-MODALITIES = ("pictures", "recordings", "signals")
+ROOM, KINDS = "objectives", ("", "writing_", "recurrent_", "picture_", "recording_", "signal_")
+RECIPES = tuple(f"{kind}recipes.py" for kind in KINDS)
 EVERY = pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
 
 
@@ -95,7 +95,10 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with wave.open(str(folder / "recordings" / f"{i}.wav"), "wb") as file:
             file.setparams((1, 2, 8_000, 0, "NONE", ""))
             file.writeframes(rng.integers(-9_999, 9_999, rng.integers(2_000, 8_000), dtype=np.int16).tobytes())
-    synthetic.write(folder / "signals", rate=300, patients=6)
+    (folder / "signals").mkdir()
+    for i in range(60):
+        samples = rng.normal(size=(3_000, 1)).astype(np.float32)
+        wfdb.write(folder / "signals" / f"{i}.hea", Signal(samples, 300, ("a",), ("mV",)))
     return folder
 
 
@@ -106,7 +109,9 @@ def test_an_objective_describes_its_rows_its_baseline_and_itself(
     """Every term has a description; rows of training and evaluation have targets; the baseline counts every answer."""
     model = recipes.find(kind.example).model
     texts = "spelled" if model.token_kind == "spelled" else "pieces"
-    data = kind.opens(corpora / next((name for name in MODALITIES if name in model.offers), texts))
+    data = kind.opens(
+        corpora / next((name for name in ("pictures", "recordings", "signals") if name in model.offers), texts)
+    )
     config, splits = kind(), [data.split("train")]
     processor = config.processor(data.processor)
     objective = config.prepared([data], processor, tmp_path, lambda _: None, progress).build(processor, splits)

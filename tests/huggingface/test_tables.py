@@ -138,6 +138,7 @@ SIGNALS: dict[str, Any] = {
     "deep convolutions": EcgCnn(blocks=5, filters=3, doubled=2, kernel=4),
     "CPC of signals": SignalCpc(channels=(5, 6), strides=(5, 2), dim=8, layers=2, cell="lstm", leads=2),
     "Transformer of signals": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12, leads=2),
+    "Transformer of signals, rotary": SignalTransformer(segment=10, dim=8, layers=2, heads=2, position="rotary"),
 }
 """Pages that read signals; as those of pictures."""
 OF_SIGNALS: dict[str, dict[str, Head]] = {

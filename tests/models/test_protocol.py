@@ -133,6 +133,9 @@ SIGNALS: dict[str, Any] = {
     "ecg-cnn-even": EcgCnn(blocks=6, filters=3, doubled=3, kernel=4),
     "signal-cpc": SignalCpc(channels=(5, 6), strides=(5, 2), dim=8, layers=2),
     "signal-transformer": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12),
+    "signal-transformer-rotary": SignalTransformer(
+        segment=10, dim=8, layers=2, heads=2, hidden=12, hides=True, position="rotary"
+    ),
 }
 READERS = [name for name, page in PAGES.items() if not page.build().reads_source]
 WRITERS = [name for name, page in PAGES.items() if page.build().writes]

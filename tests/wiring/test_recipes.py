@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from unmask import huggingface
+from unmask.data.signals import wfdb
+from unmask.data.signals.signal import Signal
 from unmask.data.text import corpus, spelling
 from unmask.data.text.corpus import Corpus
 from unmask.data.text.reading import TextDocument
@@ -24,7 +26,7 @@ from unmask.runs.pretraining.config import Pretraining, settled
 from unmask.train.display import progress
 from unmask.train.engine import Losses
 
-PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes", "recording_recipes")
+PAGES = ("recipes", "writing_recipes", "recurrent_recipes", "picture_recipes", "recording_recipes", "signal_recipes")
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +47,16 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with wave.open(str(folder / "recordings" / f"{i}.wav"), "wb") as file:
             file.setparams((1, 2, 8_000, 0, "NONE", ""))
             file.writeframes(rng.integers(-9_999, 9_999, rng.integers(2_000, 8_000), dtype=np.int16).tobytes())
+    (folder / "signals").mkdir()
+    for i in range(60):
+        samples = rng.normal(size=(3_000, 1)).astype(np.float32)
+        wfdb.write(folder / "signals" / f"{i}.hea", Signal(samples, 300, ("a",), ("mV",)))
     return folder
 
 
 def modality(config: Pretraining) -> str:
     """What the model of a run reads."""
-    return next((name for name in ("pictures", "recordings") if name in config.model.offers), "texts")
+    return next((name for name in ("pictures", "recordings", "signals") if name in config.model.offers), "texts")
 
 
 def data_of(config: Pretraining, corpora: Path) -> Path:

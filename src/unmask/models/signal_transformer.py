@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -21,6 +21,7 @@ from unmask.nn import (
     Patch,
     Places,
     Residual,
+    Rotary,
     Sinusoidal,
     Stack,
     truncated_normal,
@@ -38,9 +39,10 @@ class SignalTransformer(SignalConfig):
     heads     attention heads of each            hidden  width inside the feed-forward
     dropout   after embeddings and sub-layers    std     of the initialisation
     hides     whether it has a vector for masked segments, which pre-training with masked segments needs
+    position  "sines" added to the segments (Vaswani et al. 2017, section 3.5), or "rotary" (Su et al. 2021, section
+              3.2.2): attention by distance, with which masked segments are learned much sooner
 
-    Positions are sines (Vaswani et al. 2017, section 3.5), so that records have no longest length. Raises UnmaskError
-    for sizes that do not go together.
+    Neither limits the length of a record. Raises UnmaskError for sizes that do not go together.
     """
 
     segment: int = 25
@@ -53,6 +55,7 @@ class SignalTransformer(SignalConfig):
     eps: float = 1e-6
     std: float = 0.02
     hides: bool = False
+    position: Literal["sines", "rotary"] = "sines"
 
     def __post_init__(self) -> None:
         if self.segment < 1 or self.leads < 1 or self.heads < 1 or self.dim % (2 * self.heads):
@@ -72,12 +75,14 @@ class SignalTransformer(SignalConfig):
     def embedding(self) -> Embedding:
         kinds = (Kind.MASK,) if self.hides else ()
         segments = Places(Patch(self.leads * self.segment, self.dim), self.dim, kinds)
-        return Embedding(segments, position=Sinusoidal(self.dim), dropout=self.dropout)
+        position = Sinusoidal(self.dim) if self.position == "sines" else None
+        return Embedding(segments, position=position, dropout=self.dropout)
 
     def block(self) -> Block:
         """z' = MSA(LN(z)) + z; MLP(LN(z')) + z'."""
         feedforward = FeedForward(self.dim, self.hidden, ACTIVATIONS[self.activation])
-        return Block(self._residual(Attention(self.dim, self.heads)), self._residual(feedforward))
+        position = Rotary(self.dim // self.heads) if self.position == "rotary" else None
+        return Block(self._residual(Attention(self.dim, self.heads, position=position)), self._residual(feedforward))
 
     def _residual(self, f: nn.Module) -> Residual:
         return Residual(f, before=nn.LayerNorm(self.dim, self.eps), dropout=self.dropout)

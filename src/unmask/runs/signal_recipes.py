@@ -14,7 +14,7 @@ def masked_signal() -> Pretraining:
     """Masked segments of records at 300 Hz, by a Transformer of 4 layers of 128 (0.8 M parameters): minutes on a
     laptop."""
     rows = Rows(tokens=120, batch=16, first=None, heldout=64)  # 10 seconds a row
-    model = SignalTransformer(dropout=0.0, hides=True)
+    model = SignalTransformer(dropout=0.0, hides=True, position="rotary")
     return Pretraining(model=model, objective=MaskedSegmentsConfig(), rows=rows, training=short(2e-3))
 
 
