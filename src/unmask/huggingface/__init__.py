@@ -11,14 +11,13 @@ from unmask.huggingface.folder import (
     config_of,
     export,
     holds_encoder_decoder,
-    holds_setting,
     load,
     names,
     opened,
     save,
     words_of,
 )
-from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind, holds_setting
 from unmask.huggingface.resizing import fitted, resized
 
 __all__ = [

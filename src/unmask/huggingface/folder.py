@@ -194,14 +194,6 @@ def holds_encoder_decoder(folder: Path | str) -> bool:
     return table is not None and table.kind is ENCODER_DECODER
 
 
-def holds_setting(folder: Path | str, name: str) -> bool:
-    """Whether the settings in the config.json of a folder (`Loaded.settings`) have a name. Raises UnmaskError if
-    config.json is damaged."""
-    place = Path(folder) / "config.json"
-    settings = read_json(place).get(SETTINGS) if place.is_file() else None
-    return isinstance(settings, Mapping) and name in settings
-
-
 def _wanted(table: Table[Any], kind: Kind[Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
     """The given table. Raises UnmaskError if it describes another kind of model; None accepts every kind."""
     if kind is not None and table.kind is not kind:

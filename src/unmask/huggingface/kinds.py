@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from unmask.config import read_json
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.model import Model
 
@@ -50,3 +51,11 @@ SINGLE_STACK: Kind[Model] = Kind({}, _single_stack)
 
 ENCODER_DECODER: Kind[EncoderDecoder] = Kind({"next": 0}, _encoder_decoder)
 """Models that encode one sequence and generate another."""
+
+
+def holds_setting(folder: Path | str, name: str) -> bool:
+    """Whether the settings in the config.json of a folder (`Loaded.settings`) have a name. Raises UnmaskError if
+    config.json is damaged."""
+    place = Path(folder) / "config.json"
+    settings = read_json(place).get(SETTINGS) if place.is_file() else None
+    return isinstance(settings, Mapping) and name in settings
