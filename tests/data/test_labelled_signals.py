@@ -132,6 +132,25 @@ def test_a_table_of_numbers(tmp_path: Path) -> None:
             of_numbers(values, 5, "row 7")
 
 
+@pytest.mark.parametrize(
+    ("shape", "are"),
+    [
+        ((500,), True),
+        ((500, 12), True),
+        ((3, 48), True),
+        ((3, 47), False),
+        ((28, 28), False),
+        ((100, 768), False),
+        ((40, 9, 3), False),
+    ],
+)
+def test_a_folder_of_arrays_has_records_if_they_are_long(shape: tuple[int, ...], are: bool, tmp_path: Path) -> None:
+    for name in ("up", "down"):
+        (tmp_path / name).mkdir()
+        np.save(tmp_path / name / "1.npy", np.zeros(shape))
+    assert are_signals(tmp_path) == are
+
+
 def test_what_is_no_record(tmp_path: Path) -> None:
     for name, content in {
         "a.csv": "text,label\nfine,1\n",

@@ -32,6 +32,7 @@ from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
+from unmask.models.signal_cpc import SignalCpc
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import Swin
@@ -136,6 +137,7 @@ SIGNALS: dict[str, Any] = {
     "MINA, attention to rhythm": Mina(**BANDS, attention="rhythm", low=(0.0,), high=(0.0,)),
     "MINA, convolutions alone": Mina(**BANDS, attention="none", recurrent=False, low=(1.0, 0.0), high=(0.0, 20.0)),
     "deep convolutions": EcgCnn(blocks=5, filters=3, doubled=2, kernel=4),
+    "CPC of signals": SignalCpc(channels=(5, 6), strides=(5, 2), dim=8, layers=2, cell="lstm", leads=2),
     "Transformer of signals": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12, leads=2),
     "LSTM of signals": SignalRecurrent(segment=10, dim=6, hidden=4, layers=3, leads=2),
     "GRU of signals": SignalRecurrent(segment=10, dim=6, hidden=4, cell="gru", bidirectional=False),

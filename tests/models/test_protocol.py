@@ -48,6 +48,7 @@ from unmask.models.mina import Mina
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.resnet import ResNet
+from unmask.models.signal_cpc import SignalCpc
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import Swin
@@ -131,6 +132,7 @@ SIGNALS: dict[str, Any] = {
     "cnn": Mina(segment=10, kernel=4, filters=4, attention="none", recurrent=False, low=(0.0,), high=(0.0,)),
     "ecg-cnn": EcgCnn(blocks=5, filters=3, doubled=2, kernel=5, leads=2),
     "ecg-cnn-even": EcgCnn(blocks=6, filters=3, doubled=3, kernel=4),
+    "signal-cpc": SignalCpc(channels=(5, 6), strides=(5, 2), dim=8, layers=2),
     "signal-transformer": SignalTransformer(segment=10, dim=8, layers=2, heads=2, hidden=12),
     "signal-recurrent": SignalRecurrent(segment=10, dim=6, hidden=4, leads=2),
     "signal-recurrent-forward": SignalRecurrent(segment=10, dim=6, hidden=4, cell="gru", bidirectional=False),

@@ -12,14 +12,27 @@ from unmask.runs.word_vectors import Word2Vec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "word2vec.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-OPTIONS = {"data", "out", "resume", "model", "minus", "fields", "threads", "edges", "analogies", "pairs"}
+OPTIONS = {
+    "data",
+    "out",
+    "resume",
+    "model",
+    "minus",
+    "fields",
+    "threads",
+    "edges",
+    "analogies",
+    "pairs",
+    "groups",
+    "top",
+}
 
 
 def test_the_page_runs_in_order(tmp_path, monkeypatch):
     pytest.importorskip("numba", reason="training needs numba")
     monkeypatch.chdir(tmp_path)
     blocks = list(re.finditer(r"```python\n(.*?)```", TEXT, re.DOTALL))
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     names: dict[str, object] = {"__name__": "word2vec"}
     for block in blocks:
         lines = "\n" * (TEXT[: block.start()].count("\n") + 1)  # so that a traceback names the line of the page

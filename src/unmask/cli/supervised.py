@@ -23,7 +23,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Train the model of a recipe on labelled pictures or recordings; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
-    from unmask.runs.finetuning import begun, finetune, plan
+    from unmask.runs.finetuning import begun, cross_validate, finetune, plan
     from unmask.runs.report import run_facts
     from unmask.tasks.registry import task_of_page
     from unmask.train import distributed
@@ -54,18 +54,22 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if stand_in is not None:
             config = config.replace(options=stand_in.options, fit={"minutes": 2.0 if config.fit.minutes else None})
         config = config.override(overrides, **OTHERS)
+        if config.rows.folds is not None and not options.test:  # those beside the training rows are left alone
+            config = config.replace(rows={"test": None})
         for part in (config.options, config.transfer, config.distillation):
             part.check()
     if options.fields:
         print_fields(config)
         return
     if options.dry_run:
-        costs = plan(config, Terminal())  # on every process
+        one = config.replace(rows={"fold": 1}) if config.rows.in_turn else config
+        costs = plan(one, Terminal())  # on every process
         if distributed.is_main():
             print(render_plan(costs))
         return
     try:
-        finetune(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
+        run = cross_validate if config.rows.in_turn else finetune
+        run(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
     except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)

@@ -96,6 +96,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--least-steps", "N", "least number of steps; small training sets take more epochs")
     add_field(sub, "--batch-size", "N", "rows of a step")
     add_field(sub, "--seeds", "N", "number of runs; the best one is kept (3 below 10,000 training rows)")
+    add_field(sub, "--folds", "N", "cross-validation: each of N folds of the training rows is the test rows of a model")
     add_field(sub, "--strategy", "NAME", "how much of the model is trained: full, frozen, top, gradual, lora, …")
     sub.add_argument("--resume", action="store_true", help=RESUME)
     modes = sub.add_mutually_exclusive_group()
@@ -274,7 +275,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.runs.finetuning import FineTuning, finetune
+    from unmask.runs.finetuning import FineTuning, cross_validate, finetune
     from unmask.runs.finetuning.learning_curve import curve, sizes_in
     from unmask.runs.finetuning.search import Grid, search
     from unmask.train.display import Terminal
@@ -312,7 +313,8 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     elif searches:
         search(config, Path(options.out), grid=grid, limit=limit, display=Terminal())
     else:
-        finetune(config, Path(options.out), display=Terminal(), resume=options.resume)
+        run = cross_validate if config.rows.in_turn else finetune
+        run(config, Path(options.out), display=Terminal(), resume=options.resume)
 
 
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
@@ -389,11 +391,8 @@ def _report(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     path = write_report(Path(options.folder))
     print(path)
-    if (
-        not options.no_open
-        and sys.stdout.isatty()
-        and (os.environ.get("DISPLAY") or sys.platform in ("darwin", "win32"))
-    ):
+    desktop = os.environ.get("DISPLAY") or sys.platform in ("darwin", "win32")
+    if desktop and sys.stdout.isatty() and not options.no_open:
         import webbrowser
 
         webbrowser.open(path.resolve().as_uri())

@@ -60,15 +60,25 @@ def add_verbs(verbs: Any) -> None:
         if name == "nearest":
             sub.add_argument("--minus", nargs="+", default=[], metavar="WORD", help="words that are subtracted")
     sub = _verb(
-        group, "evaluate", _evaluate, "Score vectors by analogy questions and by pairs with human similarity scores."
+        group,
+        "evaluate",
+        _evaluate,
+        "Score vectors by analogies, pairs with human scores, groups, or visits of patients.",
     )
     sub.add_argument(
         "--analogies", nargs="+", default=[], metavar="FILE", help="questions in the format of questions-words.txt"
     )
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
+    sub.add_argument("--groups", metavar="FILE", help="a code and its group a line: do the nearest codes share it?")
+    sub.add_argument("--visits", metavar="FILE", help="visits of patients: which codes does the next visit have?")
+    sub.add_argument("--top", type=int, default=10, metavar="K", help="with --groups and --visits: how many codes")
     encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
     sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")
+    sub = add_verb(group, "visits", _visits, "Write visits of made-up patients, for `pretrain word2vec --visits 1`.")
+    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for train.jsonl, test.jsonl and groups.tsv")
+    sub.add_argument("--patients", type=int, default=2_000, metavar="N", help="number of patients (2,000)")
+    sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the visits")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
     encoding_option(sub)
@@ -112,15 +122,17 @@ def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.runs.word_vectors import evaluation
 
-    if not options.analogies and not options.pairs:
-        raise UnmaskError("Give --analogies FILE, --pairs FILE, or both.")
+    if not (options.analogies or options.pairs or options.groups or options.visits):
+        raise UnmaskError("Give --analogies FILE, --pairs FILE, --groups FILE or --visits FILE.")
     vectors = vectors_of(options.model)
+    codes = _codes(options, vectors)
     analogies = {file: evaluation.analogies(vectors, file, encoding=options.encoding) for file in options.analogies}
     pairs = {file: evaluation.agreement(vectors, file, encoding=options.encoding) for file in options.pairs}
     if options.json:
         sections_of = {file: [section.to_dict() for section in found] for file, found in analogies.items()}
         agreement_of = {file: found.to_dict() for file, found in pairs.items()}
-        print(json.dumps({"analogies": sections_of, "pairs": agreement_of}, indent=2, ensure_ascii=False))
+        everything = {"analogies": sections_of, "pairs": agreement_of, **codes}
+        print(json.dumps(everything, indent=2, ensure_ascii=False))
         return
     for file, sections in analogies.items():
         print(f"{Path(file).name}: accuracy on the questions whose words have vectors")
@@ -130,6 +142,39 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     for file, found in pairs.items():
         known = f"{found.pairs - found.unknown:,} of {found.pairs:,} pairs"
         print(f"{Path(file).name}: Spearman {found.spearman:.3f}, Pearson {found.pearson:.3f} over {known}")
+
+    if near := codes.get("groups"):
+        print(
+            f"{Path(options.groups).name}: of the {options.top} nearest codes, {near['precision']:.1%} share the group"
+        )
+        print(f"  by chance {near['chance']:.1%}; {near['codes']:,} codes, {near['unknown']:,} more without a vector")
+    if recalls := codes.get("visits"):
+        print(f"{Path(options.visits).name}: recall of the codes of the next visit, of {options.top} codes")
+        print(f"  {'':36}{'all codes':>10}{'new codes':>11}")
+        for name, of in recalls.items():
+            print(f"  {name:36}{of['all']:>10.1%}" + (f"{of['new']:>11.1%}" if "new" in of else ""))
+
+
+def _codes(options: argparse.Namespace, vectors: Any) -> dict[str, Any]:
+    """The scores of vectors of codes: `groups` and `visits`, if they are asked for."""
+    from unmask.runs.word_vectors import visit_scores, visits
+
+    found: dict[str, Any] = {}
+    if options.groups:
+        groups = visit_scores.groups_in(options.groups, options.encoding)
+        found["groups"] = vars(visit_scores.neighbours(vectors, groups, options.top))
+    if options.visits:
+        patients = visits.read([options.visits], options.encoding)
+        found["visits"] = visit_scores.next_visits(vectors, patients, options.top)
+    return found
+
+
+def _visits(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.runs.word_vectors import visits
+
+    train, test, groups = visits.write(Path(options.out), options.patients, options.seed)
+    print(f"{plural(options.patients, 'patient')} -> {train}, {test}; groups of codes -> {groups}")
+    print(f"Next: unmask pretrain word2vec --data {train} --visits 1 --subsample 0 --out FOLDER")
 
 
 def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:

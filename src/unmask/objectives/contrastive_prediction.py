@@ -1,5 +1,7 @@
 """CPC: predict the next frames of a recording, each told from the others of the recording (van den Oord et al. 2018).
 
+`NextPlaces` is the objective for items of any kind, whose places are frames or segments.
+
 Shapes: B rows, T frames of a row, M frames that are predicted from, N recordings, A frames of a recording that are
 predicted from, S frames of the longest recording, K steps ahead, C channels of a frame, D width of a hidden state.
 """
@@ -7,6 +9,7 @@ predicted from, S frames of the longest recording, K steps ahead, C channels of 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -21,6 +24,7 @@ from unmask.errors import UnmaskError
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model
 from unmask.nn.sequences import Sequences
+from unmask.objectives.crops import Crops
 from unmask.objectives.objective import Term
 from unmask.objectives.recordings import RecordingConfig, RecordingObjective, recordings_of
 from unmask.types import Batch, Head, Loss, Target
@@ -28,42 +32,43 @@ from unmask.types import Batch, Head, Loss, Target
 AT_ONCE = 16  # recordings that are compared at once, which bounds the memory
 NOTHING = 0.02
 """Share of the loss of guessing by which a run must be below it, or it has learned nothing."""
-SHOWN = (
-    ("correct_1", "Next frames: accuracy of the first step ahead"),
-    ("correct_K", "Next frames: accuracy of the last step ahead"),
-)
 
 
-class ContrastivePrediction(RecordingObjective):
-    """InfoNCE (equation 4): from the state c_t of the frames up to t, the frame z_(t+k) is told from all frames of the
-    recording, for k = 1 ... K, by f_k(z, c) = exp(z · W_k c) (equation 3).
+class NextPlaces(Crops):
+    """InfoNCE (equation 4): from the state c_t of the places up to t, the place z_(t+k) is told from all places of the
+    item, for k = 1 ... K, by f_k(z, c) = exp(z · W_k c) (equation 3). The model has `forward_with_frames`.
 
-    steps  K
+    steps        K
+    place, item  the names of a place and of an item in sentences
 
-    All frames of the recording are compared, not a sample of them, so that the loss has no noise of its own; "current
-    sequence only" of table 2. Frames without K frames after them are not predicted from: a recording of at most K
-    frames has no targets. Raises UnmaskError for a number of steps below 1.
+    All places of the item are compared, not a sample of them, so that the loss has no noise of its own; "current
+    sequence only" of table 2. Places without K places after them are not predicted from: an item of at most K places
+    has no targets. Raises UnmaskError for a number of steps below 1.
     """
 
-    name = "prediction"
-    terms = (Term("prediction", "next frames", more=SHOWN),)
-    head_labels = (("prediction", "next-frame"),)
+    place: str
+    item: str
 
-    def __init__(self, processor: RecordingProcessor, *, steps: int) -> None:
+    def __init__(self, processor: Any, *, steps: int) -> None:
         if steps < 1:
             raise UnmaskError(f"At least 1 step ahead must be predicted, not {steps}.")
         self.processor, self.steps = processor, steps
         self.heads = {self.name: Head("predictions", steps, pretraining=True)}
 
+    @abstractmethod
+    def extents(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """For each item of packed rows, in ascending order, the flat place where it begins [N], and its number of
+        places [N]."""
+
     def corrupt(self, batch: Batch, rng: np.random.Generator) -> Batch:
-        """The targets are the frames that are predicted from; their values, the frames of their recordings, which give
-        the loss of guessing."""
-        begins_N, frames_N = recordings_of(batch, self.processor)
+        """The targets are the places that are predicted from; their values, the places of their items, which give the
+        loss of guessing."""
+        begins_N, frames_N = self.extents(batch)
         counts_N = np.maximum(frames_N - self.steps, 0)
         parts = [np.arange(a, a + n) for a, n in zip(begins_N, counts_N, strict=True)]
         places_M = np.concatenate([np.empty(0, np.int64), *parts])
         values_M = np.repeat(frames_N, counts_N)
-        return batch.with_targets(prediction=Target(torch.from_numpy(places_M), torch.from_numpy(values_M)))
+        return batch.with_targets(**{self.name: Target(torch.from_numpy(places_M), torch.from_numpy(values_M))})
 
     def loss(self, model: Any, batch: Batch) -> dict[str, Loss]:
         batch = batch.asking(self.weights)
@@ -95,8 +100,8 @@ class ContrastivePrediction(RecordingObjective):
         if loss is None or guessing is None or loss < (1 - NOTHING) * guessing:
             return []
         return [
-            f"The frames are told apart no better than by guessing (loss {loss:.2f}, guessing {guessing:.2f}): lower "
-            "--lr, lengthen the warm-up, or train longer."
+            f"The {self.place}s are told apart no better than by guessing (loss {loss:.2f}, guessing {guessing:.2f}): "
+            "lower --lr, lengthen the warm-up, or train longer."
         ]
 
     def summary(
@@ -106,12 +111,32 @@ class ContrastivePrediction(RecordingObjective):
             return []
         of = {name: found[f"{self.name}/{name}"] for name in ("correct_1", "correct_K", "guessing")}
         return [
-            f"Held-out recordings: the next frame was told from the others of its recording in {of['correct_1']:.1%} "
+            f"Held-out {self.item}s: the next {self.place} was told from the others of its {self.item} in "
+            f"{of['correct_1']:.1%} "
             f"of the cases, the one {self.steps} steps ahead in {of['correct_K']:.1%} (guessing: "
             f"{math.exp(-of['guessing']):.1%}). The loss is {found[f'loss/{self.name}']:.2f} (guessing: "
             f"{of['guessing']:.2f}).",
             *self.concerns(found),
         ]
+
+
+def shown(places: str) -> tuple[tuple[str, str], ...]:
+    """The further values of the loss term, for the report."""
+    return (
+        ("correct_1", f"{places}: accuracy of the first step ahead"),
+        ("correct_K", f"{places}: accuracy of the last step ahead"),
+    )
+
+
+class ContrastivePrediction(NextPlaces, RecordingObjective):
+    """The next frames of recordings."""
+
+    name, place, item = "prediction", "frame", "recording"
+    terms = (Term("prediction", "next frames", more=shown("Next frames")),)
+    head_labels = (("prediction", "next-frame"),)
+
+    def extents(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        return recordings_of(batch, self.processor)
 
 
 def info_nce(

@@ -37,6 +37,7 @@ class Report:
 KINDS = {
     "pretraining": "unmask.runs.pretraining.evaluation",
     "finetuning": "unmask.runs.finetuning.report",
+    "cross-validation": "unmask.runs.finetuning.cross_validation",
     "translation": "unmask.runs.translation.report",
     "curve": "unmask.runs.finetuning.learning_curve",
     "probe": "unmask.runs.finetuning.layer_probing",

@@ -53,6 +53,10 @@ class TaskConfig(Config):
                 changes[name] = own_values(value, type(getattr(base, name)), base.task)
         return super(TaskConfig, base).replace(**changes)
 
+    def each_fold(self) -> list[Self]:
+        """A config for each fold of the rows, for folds that are tested in turn."""
+        return [self.replace(rows={"fold": fold}) for fold in range(1, (self.rows.folds or 0) + 1)]
+
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
         rest = {name: value for name, value in changes.items() if name != "task"}
         train = changes.get("train", changes.get("rows.train", self.rows.train))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files.tables import on_hub
-from unmask.data.labelled import dataset, glue
+from unmask.data.labelled import dataset, folds, glue
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row, listed
 from unmask.errors import UnmaskError, plural
@@ -90,6 +90,8 @@ def read_sets(task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict
             say(f"Of the {given:,} training rows, the first {rows.most:,} are used.")
     for name, found in sets.items():
         say(f"{name}: {found.description}.")
+    if rows.folds is not None or rows.fold is not None:
+        sets = _fold(sets, task, rows, say, rng)
     if "dev" not in sets:
         sets = _held_out(sets, rows, say, rng)
     for name in [name for name in sets if name != "train"]:
@@ -111,6 +113,37 @@ def _held_out(sets: dict[str, Dataset], rows: Rows, say: Say, rng: np.random.Gen
     dev, train, how = rows.hold_out(whole, round(len(whole) / 10), rng)
     say(f"There are no dev rows; held out instead, {how}: {plural(len(dev), 'row')} of {whole.path}.")
     return {"train": train, "dev": dev, **{name: found for name, found in sets.items() if name == "test"}}
+
+
+def _fold(sets: dict[str, Dataset], task: str, rows: Rows, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
+    """The sets with one fold of the training rows as test rows. The folds of equal rows and generators are those of one
+    partition."""
+    if rows.folds is None or rows.folds < 2:
+        raise UnmaskError(f"--folds must be the number of folds, 2 or more, not {rows.folds}.")
+    if rows.fold is None or not 1 <= rows.fold <= rows.folds:
+        raise UnmaskError(
+            f"Give the fold to test, --fold 1 to {rows.folds}; unmask finetune and train also test each in turn, but "
+            "not with --search, --curve or --advise."
+        )
+    if "test" in sets:
+        raise UnmaskError("With --folds, the test rows are taken out of the training rows: leave --test out.")
+    whole = sets["train"]
+    part_N = folds.parts(whole, rows.folds, rng)
+    own = np.flatnonzero(part_N == rows.fold - 1)
+    found_in: dict[str, set[int]] = {}
+    for row, part in zip(whole, part_N.tolist(), strict=True):
+        found_in.setdefault(row.label, set()).add(part)
+    alone = [label for label, places in found_in.items() if len(places) == 1]
+    if alone and TASKS[task].one_label:
+        raise UnmaskError(
+            f"All rows with the label '{alone[0]}' are in one fold, so a model would be tested on a label that it has "
+            "not seen: remove these rows, give more of them, or fewer folds."
+        )
+    groups = {row.group for row in whole.take(own) if row.group}
+    of = f" of {plural(len(groups), 'group')}" if groups else ""
+    say(f"Fold {rows.fold} of {rows.folds}: {plural(len(own), 'row')}{of} as test rows.")
+    train = whole.take(np.flatnonzero(part_N != rows.fold - 1).tolist())
+    return {**sets, "train": train, "test": whole.take(own.tolist())}
 
 
 def _published(task: str, name: str, folder: Path, say: Say) -> dict[str, Dataset]:

@@ -35,6 +35,9 @@ class Rows(Config):
                    distributed, with its dev rows and, where they have labels, its test rows
     encoding       of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most           number of training rows to use, from the first; None: all
+    folds          number of folds of the training rows, for cross-validation: each in turn is the test rows of a model
+                   that is trained on the others. Groups stay together, and each class is spread over the folds
+    fold           the only one of the folds to test, from 1; None: each in turn
     length         longest sequence, in tokens; None: the usual length of the task, or the longest of the model
     allow_overlap  continue even if many rows of `dev` are also in `train`
     """
@@ -45,10 +48,12 @@ class Rows(Config):
     benchmark: str | None = None
     encoding: str | None = None
     most: int | None = None
+    folds: int | None = None
+    fold: int | None = None
     length: int | None = None
     allow_overlap: bool = False
 
-    LEARNING: ClassVar[tuple[str, ...]] = ("train", "dev", "test", "most", "allow_overlap")
+    LEARNING: ClassVar[tuple[str, ...]] = ("train", "dev", "test", "most", "folds", "fold", "allow_overlap")
     """Fields that have no effect where the rows of one file are scored."""
     BEFORE: ClassVar[dict[str, Any]] = {}
     """Field -> the value that runs from before the field had in effect."""
@@ -62,6 +67,11 @@ class Rows(Config):
     def fewest(self) -> int:
         """The least training rows of which some can be held out."""
         return 10
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether each fold is tested in turn, by a model of its own."""
+        return self.folds is not None and self.fold is None
 
     def hold_out(self, whole: Dataset, count: int, rng: np.random.Generator) -> tuple[Dataset, Dataset, str]:
         """About `count` rows for evaluation, the rows that remain for training, and how they were chosen: with the same

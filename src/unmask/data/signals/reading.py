@@ -21,13 +21,25 @@ from unmask.data.files.tables import rows as rows_of
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.signals import arrays, wfdb
-from unmask.data.signals.decoding import SUFFIXES, SURE, TABLES, Source, annotations_of, decode, digest_of, header, read
+from unmask.data.signals.decoding import (
+    ARRAYS,
+    SUFFIXES,
+    SURE,
+    TABLES,
+    Source,
+    annotations_of,
+    decode,
+    digest_of,
+    header,
+    read,
+)
 from unmask.data.signals.items import SIGNALS, is_reference, rate_in, with_suffix
 from unmask.data.signals.signal import Annotations, Signal
 from unmask.errors import UnmaskError, plural
 
 PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person")
 """Usual names of columns."""
+LONG = 16  # samples for each lead of an array that is taken for a record: pictures and lists of vectors have fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +139,12 @@ def labelled(path: Path, wanted: Wanted | None = None, *, encoding: str | None =
 
 def are_signals(path: Path) -> bool:
     """Whether labelled rows are records: a folder in which at least half of the files are, or a table whose first row
-    names one, or has its numbers."""
+    names one, or has its numbers. A folder of arrays (.npy, .npz) may hold anything: they are records if the first one
+    has one or two axes, of which one is at least LONG times the other."""
     try:
         if path.is_dir():
             found, _ = SIGNALS.files_in(path)
-            return SIGNALS.fills(path) and (found[0].suffix.lower() in SURE or is_record(found[0]))
+            return SIGNALS.fills(path) and (_is_long if found[0].suffix.lower() in ARRAYS else is_record)(found[0])
         if is_reference(path):
             return bool(references_in(path.parent))
         if format_by_name(path) in (None, "conll"):
@@ -141,6 +154,12 @@ def are_signals(path: Path) -> bool:
     except UnmaskError:  # the reader of texts says what is wrong
         return False
     return isinstance(source, Signal) or (isinstance(source, Path) and source.suffix.lower() in SUFFIXES)
+
+
+def _is_long(path: Path) -> bool:
+    """Whether an array has the shape of a record. Raises UnmaskError for one with more than two axes."""
+    samples, leads = read(path, own_rate=1.0).samples.shape
+    return bool(samples >= LONG * leads)
 
 
 def is_record(path: Path) -> bool:

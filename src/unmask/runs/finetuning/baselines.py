@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from unmask.errors import UnmaskError
+from unmask.runs.finetuning.report import summary
 from unmask.tasks import task_named
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.reading import read_sets
@@ -33,16 +34,20 @@ class Baselines(TaskConfig):
 
 
 def baselines(config: Baselines, say: Say) -> dict[str, Any]:
-    """Score every baseline on the dev rows, and on the test rows if there are any.
+    """Score every baseline on the dev rows, and on the test rows if there are any; with folds that are tested in turn,
+    on the rows of each fold.
 
     Returns `task`, `reference` (describes the task's baseline), `method` (describes the others) and `scores`: baseline
-    -> split -> the metrics that the task's baseline has, and seconds. Raises UnmaskError as `finetune` does, and for
+    -> split -> the metrics that the task's baseline has, and seconds. With folds, the splits are the means over the
+    folds ("test") and the standard deviation ("std"). Raises UnmaskError as `finetune` does, and for
     texts without words.
     """
     if config.rows.train is None:
         raise UnmaskError("Give training rows: --train FILE.")
     if config.rows.length is not None:
         raise UnmaskError("--length cuts the input of a model, but baselines count words of whole texts: leave it out.")
+    if config.rows.in_turn:
+        return _over_folds([baselines(one, say) for one in config.each_fold()])
     kind = task_named(config.task)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     held_out = config.rows.dev is None and config.rows.benchmark is None
@@ -64,11 +69,22 @@ def baselines(config: Baselines, say: Say) -> dict[str, Any]:
     return {"task": config.task, "reference": task.reference, "method": task.references_are, "scores": scores}
 
 
+def _over_folds(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The results of all folds as one."""
+    scores: dict[str, dict[str, Any]] = {}
+    for name in found[0]["scores"]:
+        of_metrics = summary([one["scores"][name]["test"] for one in found])
+        means, spread = ({metric: values[part] for metric, values in of_metrics.items()} for part in ("mean", "std"))
+        scores[name] = {"test": means, "std": spread, "seconds": sum(one["scores"][name]["seconds"] for one in found)}
+    return {**found[0], "folds": len(found), "scores": scores}
+
+
 def render(found: Mapping[str, Any]) -> str:
     """The result of `baselines` as a table of text for each split."""
     lines, others = [f"baseline: {found['reference']}."], list(found["scores"])[1:]
     lines += [f"{', '.join(others)}: {found['method']}."] if others else []
-    for split in (split for split in ("dev", "test") if split in found["scores"]["baseline"]):
+    lines += [f"Mean and standard deviation over {found['folds']} folds."] if "folds" in found else []
+    for split in (split for split in ("dev", "test", "std") if split in found["scores"]["baseline"]):
         names = list(found["scores"]["baseline"][split])
         lines += ["", f"{split:<10}" + "".join(f"{name:>{_width(name)}}" for name in names) + f"{'seconds':>10}"]
         for name, row in found["scores"].items():

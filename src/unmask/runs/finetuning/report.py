@@ -18,6 +18,7 @@ from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
 
 RESULTS = "results.json"  # the scores of each seed, in the folder of a fine-tuning run
+FOLDS = "folds.json"  # the scores of each fold, in the folder of a cross-validation
 EXAMPLES = "examples.json"  # dev rows with their answers, if they are pictures
 MOST_CLASSES = 30  # of a confusion matrix that is drawn; with more classes, the most confused pairs are listed
 MOST_PAIRS = 20
@@ -49,9 +50,9 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     for title, found in results.get("tables", {}).items():
         sections.append(report.Table(f"{title}, on the dev rows", found["heads"], found["rows"], note=KEPT))
     if results["classes"]:
-        sections.append(_classes(results["classes"]))
+        sections.append(classes_section(results["classes"]))
     if results.get("confusion"):  # results of version 0.1 have none
-        sections.append(_confusion(results["confusion"]))
+        sections.append(confusion_section(results["confusion"]))
     if (folder / EXAMPLES).is_file():
         sections.append(_examples(folder / EXAMPLES))
     if (folder / "search.json").is_file():
@@ -133,29 +134,34 @@ def _curve(title: str, found: Mapping[str, Any]) -> report.Chart:
     return report.Chart(title, [report.Series("model", points)], x=found["x"], y=found["y"], log_x=found["log_x"])
 
 
-def _classes(classes: Mapping[str, Mapping[str, float]]) -> report.Table:
+def classes_section(classes: Mapping[str, Mapping[str, float]], of: str = "the dev rows") -> report.Table:
+    """Precision, recall and F1 of each class; `of` says of which rows."""
     names = ("precision", "recall", "f1", "support")
     rows: Sequence[Sequence[Any]] = [
         [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
     ]
-    return report.Table("Each class, on the dev rows", ["", *names], rows)
+    return report.Table(f"Each class, on {of}", ["", *names], rows)
 
 
-def _confusion(found: Mapping[str, Mapping[str, int]]) -> report.Section:
-    """The confusion matrix, or the most confused pairs of more than MOST_CLASSES classes."""
-    title, rows = "Confusion matrix, on the dev rows", {label: sum(counts.values()) for label, counts in found.items()}
+def confusion_section(
+    found: Mapping[str, Mapping[str, int]], of: str = "the dev rows", by: str = KEPT
+) -> report.Section:
+    """The confusion matrix, or the most confused pairs of more than MOST_CLASSES classes.
+
+    of  says of which rows
+    by  a sentence that says of which model
+    """
+    title, rows = f"Confusion matrix, on {of}", {label: sum(counts.values()) for label, counts in found.items()}
     if len(found) > MOST_CLASSES:
         pairs = [(n, label, other) for label, counts in found.items() for other, n in counts.items() if other != label]
         pairs = sorted(pairs, key=lambda pair: -pair[0])[:MOST_PAIRS]
         cells = [[label, other, n, n / rows[label]] for n, label, other in pairs]
-        note = f"The most frequent mistakes. The last column is their share of the rows with that label. {KEPT}"
-        return report.Table(
-            "Most confused classes, on the dev rows", ["label", "prediction", "rows", "share"], cells, note
-        )
+        note = f"The most frequent mistakes. The last column is their share of the rows with that label. {by}"
+        return report.Table(f"Most confused classes, on {of}", ["label", "prediction", "rows", "share"], cells, note)
     counts = [[found[label].get(other, 0) for other in found] for label in found]
     shares = [[n / max(1, rows[label]) for n in row] for label, row in zip(found, counts, strict=True)]
     texts = [[str(n) if n else "" for n in row] for row in counts]
-    note = f"A row for each label, a column for each prediction; colour is the share of the row. {KEPT}"
+    note = f"A row for each label, a column for each prediction; colour is the share of the row. {by}"
     return report.Heatmap(title, list(found), list(found), shares, note=note, texts=texts)
 
 

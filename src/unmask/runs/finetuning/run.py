@@ -17,13 +17,14 @@ from unmask.files import sweep, write_text
 from unmask.runs.finetuning import encoder, text_to_text
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
-from unmask.runs.finetuning.report import RESULTS, render_result, summary
+from unmask.runs.finetuning.report import FOLDS, RESULTS, render_result, summary
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Display
 
 KIND, RECIPE = "finetuning", "finetune"  # in run.json; a model that is trained from scratch has its own recipe
+VALIDATION = "cross-validation"  # the kind of a run of several folds
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,14 @@ def finetune(
     Raises UnmaskError for a folder that is in use, and for errors in the model, the rows or the settings; Stopped if a
     signal ends the run, which is then saved, so that it can be resumed, without a further evaluation.
     """
-    out = Path(out)
+    with checkpoint.going_on(verb_of(config), Path(out)):
+        return finetuned(config, Path(out), recipe, display, resume=resume)
+
+
+def finetuned(
+    config: FineTuning, out: Path, recipe: str = RECIPE, display: Display | None = None, *, resume: bool = False
+) -> Result:
+    """As `finetune`, but a `Stopped` does not name the command to continue."""
     distributed.init(config.fit.device)
     if resume:
         recipe = read_json(out / RUN).get("recipe", recipe)
@@ -88,8 +96,7 @@ def finetune(
     distributed.barrier()  # all processes check the folder before the first one writes
     say = Notes(display)
     prepared = prepare(config, say, resume=resume)
-    verb = RECIPE if config.page is None else "train"
-    with checkpoint.going_on(verb, out), checkpoint.Lock(out) if distributed.is_main() else nullcontext():
+    with checkpoint.Lock(out) if distributed.is_main() else nullcontext():
         if distributed.is_main():
             sweep(out)
             write_config(out, prepared.begun, recipe)
@@ -108,6 +115,11 @@ def plan(config: FineTuning, display: Display | None = None) -> dict[str, Any]:
     """
     distributed.init(config.fit.device)
     return encoder.cost(encoder.prepare(config, Notes(display)))
+
+
+def verb_of(config: FineTuning) -> str:
+    """The verb of the command line that begins, and continues, such a run."""
+    return RECIPE if config.page is None else "train"
 
 
 def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared:
@@ -181,8 +193,9 @@ def run_settings(out: Path) -> dict[str, Any]:
     values = read_json(out / RUN) if (out / RUN).exists() else {}
     if not _is_finetuning(values) or not isinstance(values.get("config"), dict):
         raise UnmaskError(f"{out} holds a run that is not fine-tuning; continue it with the verb that began it.")
-    if (out / RESULTS).exists() and not (out / LOCK).exists():
-        raise UnmaskError(f"The run in {out} has ended; its scores are in {out / RESULTS}.")
+    scores = next((out / name for name in (RESULTS, FOLDS) if (out / name).exists()), None)
+    if scores is not None and not (out / LOCK).exists():
+        raise UnmaskError(f"The run in {out} has ended; its scores are in {scores}.")
     return values["config"]
 
 
@@ -198,12 +211,12 @@ def refuse_taken(out: Path) -> None:
 
 def _is_finetuning(facts: Mapping[str, Any]) -> bool:
     """Whether run.json is that of a fine-tuning run; in version 0.1 only the recipe said so."""
-    return facts.get("kind") == KIND or facts.get("recipe") == RECIPE
+    return facts.get("kind") in (KIND, VALIDATION) or facts.get("recipe") == RECIPE
 
 
-def write_config(out: Path, config: FineTuning, recipe: str = RECIPE) -> None:
+def write_config(out: Path, config: FineTuning, recipe: str = RECIPE, kind: str = KIND) -> None:
     """Write run.json, which `begun` reads."""
-    facts = {"kind": KIND, "recipe": recipe, "config": config.to_dict()}
+    facts = {"kind": kind, "recipe": recipe, "config": config.to_dict()}
     write_text(out / RUN, json.dumps(facts, indent=2) + "\n")
 
 

@@ -7,35 +7,16 @@ tree), N words of a job. The functions are plain Python, and run as such; `compi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from unmask.runs.word_vectors.jobs import Job, contexts, random, subsample, unions
 from unmask.runs.word_vectors.sampling import Output
-
-MULTIPLIER, INCREMENT, MASK = 25_214_903_917, 11, (1 << 48) - 1
-"""The linear congruential generator of POSIX `drand48`: 48 bits of state; the upper 32 are used."""
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
 """The logistic function at equal distances from -REACH to REACH, and one beyond; there it is 0 or 1 up to 2e-7."""
-
-
-class Job(NamedTuple):
-    """A piece of text, and the settings of its training.
-
-    words_N  [N] int32 ids of whole sentences        ends   [S] int64: end of each sentence in `words_N`
-    keep_V   [V] int64, times 2**32: probability that an occurrence of a word is kept
-    window   largest window; that of each word is drawn from 1 to it, so that near neighbours count more
-    alpha    learning rate                           state  state of the generator, below 2**48
-    """
-
-    words_N: np.ndarray
-    ends: np.ndarray
-    keep_V: np.ndarray
-    window: int
-    alpha: float
-    state: int
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
@@ -64,11 +45,6 @@ def sigmoid(x: Any) -> Any:
     place = (min(max(x, -REACH), REACH) + REACH) * (STEPS / (2 * REACH))
     left = min(max(int(place), 0), STEPS)  # clipped again, because NaN passes the limits above
     return LOGISTIC[left] + (place - left) * (LOGISTIC[left + 1] - LOGISTIC[left])
-
-
-def random(state: int) -> int:
-    """The next state of the generator; `state >> 16` has 32 random bits."""
-    return (state * MULTIPLIER + INCREMENT) & MASK
 
 
 def questions(word: int, output: Output, state: int, rows: Any, labels: Any) -> tuple[int, int]:
@@ -109,21 +85,6 @@ def put_back(outputs_RD: Any, rows: Any, count: int, copies_2KD: Any) -> None:
             u_D[d] += copies_2KD[0, k, d] - copies_2KD[1, k, d]
 
 
-def subsample(job: Job) -> tuple[int, Any, Any]:
-    """The state of the generator, [N] the words that are kept, and the ends of their sentences."""
-    kept_N, kept_ends = np.empty_like(job.words_N), np.empty_like(job.ends)
-    state, count, begin = job.state, 0, 0
-    for sentence in range(job.ends.shape[0]):
-        for i in range(begin, job.ends[sentence]):
-            state = random(state)
-            if (state >> 16) < job.keep_V[job.words_N[i]]:
-                kept_N[count] = job.words_N[i]
-                count += 1
-        begin = job.ends[sentence]
-        kept_ends[sentence] = count
-    return state, kept_N, kept_ends
-
-
 def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """Train on one job: each word is predicted from each of its neighbours alone (Mikolov et al. 2013a, figure 1).
 
@@ -136,13 +97,15 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     error_D = np.empty_like(inputs_VD[0])
     tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
     used, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
-    state, kept_N, kept_ends = subsample(job)
+    state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
-            state = random(state)
-            reach = 1 + (state >> 16) % job.window
-            first, last = max(begin, i - reach), min(end, i + reach + 1)
+            first, last = begin, end
+            if not job.span:
+                state = random(state)
+                reach = 1 + (state >> 16) % job.window
+                first, last = max(begin, i - reach), min(end, i + reach + 1)
             if last - first == 1:
                 continue
             if tree:
@@ -159,7 +122,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
             if tree:
                 put_back(outputs_RD, rows, count, copies_2KD)
         begin = end
-    return begin
+    return left
 
 
 def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
@@ -169,13 +132,15 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     h_D, error_D = np.empty_like(inputs_VD[0]), np.empty_like(inputs_VD[0])
-    state, kept_N, kept_ends = subsample(job)
+    state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
         for i in range(begin, end):
-            state = random(state)
-            reach = 1 + (state >> 16) % job.window
-            first, last = max(begin, i - reach), min(end, i + reach + 1)
+            first, last = begin, end
+            if not job.span:
+                state = random(state)
+                reach = 1 + (state >> 16) % job.window
+                first, last = max(begin, i - reach), min(end, i + reach + 1)
             if last - first == 1:
                 continue
             h_D[:] = 0.0
@@ -193,8 +158,18 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
                     for d in range(h_D.shape[0]):
                         neighbour_D[d] += error_D[d]
         begin = end
-    return begin
+    return left
 
 
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
-PARTS = (update, sigmoid, random, questions, take, put_back, subsample)  # functions that the networks call
+PARTS = (
+    update,
+    sigmoid,
+    random,
+    questions,
+    take,
+    put_back,
+    subsample,
+    unions,
+    contexts,
+)  # functions that the networks call

@@ -44,6 +44,8 @@ class Word2Vec(Config):
     noise     power of the counts by which those others are drawn
     dim       D, numbers of a vector
     window    largest distance of a neighbour, in words
+    visits    the data are the visits of patients, sets of codes: the context of a code is all codes of its visit and of
+              so many visits before and after it, of which nearer ones count more; None: the data are sentences
     epochs    passes over the text
     alpha, min_alpha  first and last learning rate, linear in between
     save_minutes  minutes between checkpoints, in a run that has a folder
@@ -53,6 +55,7 @@ class Word2Vec(Config):
     output: Literal["negative", "hierarchical"] = "negative"
     dim: int = 100
     window: int = 5
+    visits: int | None = None
     negative: int = 5
     noise: float = 0.75
     epochs: int = 5
@@ -68,6 +71,11 @@ class Word2Vec(Config):
         """The recipe of `unmask pretrain`."""
         return "word2vec" if self.network == "skip-gram" else "word2vec-cbow"
 
+    @property
+    def span(self) -> int:
+        """Number of successive visits whose codes are contexts of each other; 0 for sentences."""
+        return 0 if self.visits is None else self.visits + 1
+
     def check(self) -> None:
         """Raises UnmaskError for an invalid number."""
         for name in ("dim", "window", "epochs", "negative", "words.min_count"):
@@ -76,6 +84,10 @@ class Word2Vec(Config):
         for name in ("most", "limit"):
             if (count := self.places()[f"words.{name}"]) is not None and count < 2:
                 raise UnmaskError(f"words.{name} must be at least 2, or none for all words, not {count}.")
+        if self.visits is not None and (self.visits < 0 or self.words.phrases):
+            raise UnmaskError(
+                "visits must not be negative, and codes of a visit have no order, so no phrases: leave --phrases out."
+            )
         if not 0 <= self.min_alpha <= self.alpha or not self.alpha > 0:
             raise UnmaskError(
                 f"The learning rate must fall from alpha to min_alpha, not {self.alpha} to {self.min_alpha}."

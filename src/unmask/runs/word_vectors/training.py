@@ -23,11 +23,11 @@ from unmask.data.files.corpora import partial_of, remove_stale
 from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing
-from unmask.runs.word_vectors import checkpoint, reading, sampling
+from unmask.runs.word_vectors import checkpoint, reading, sampling, visits
 from unmask.runs.word_vectors.checkpoint import Asked, State
 from unmask.runs.word_vectors.compiled import compiled
 from unmask.runs.word_vectors.corpus import Corpus, join_phrases, number
-from unmask.runs.word_vectors.kernel import Job
+from unmask.runs.word_vectors.jobs import Job
 from unmask.runs.word_vectors.settings import Word2Vec, Words
 from unmask.runs.word_vectors.vectors import WordVectors
 from unmask.train.interrupt import Interrupt
@@ -52,7 +52,7 @@ class Trained:
 
 
 def train(
-    sentences: Iterable[Sequence[str | int]] | None = None,
+    sentences: Iterable[Sequence[Any]] | None = None,
     config: Word2Vec | None = None,
     *,
     files: Sequence[str | Path] = (),
@@ -63,8 +63,8 @@ def train(
 ) -> Trained:
     """Learn word vectors.
 
-    sentences  lists of words or ids, read once and stored as numbers in a temporary file (4 bytes a word), beside
-               `out` if it is given
+    sentences  lists of words or ids, with `visits` patients, which are lists of such lists; read once and stored as
+               numbers in a temporary file (4 bytes a word), beside `out` if it is given
     files      files to read instead, by `reading.read`. Without sentences and files: the installed documentation
     out        folder for the vectors and `run.json`, which gets the settings before the text is read
     threads    number of threads; None: one for each core. With one thread, the same seed gives the same vectors;
@@ -160,16 +160,16 @@ def _learn(
             part = orders[job // parts][job % parts]
             begin, end = cuts[part], cuts[part + 1]
             first, last = np.searchsorted(corpus.ends, [begin, end], side="right")
-            ends = np.unique(np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin))
+            ends = np.append(np.asarray(corpus.ends[first:last]) - begin, end - begin)
             alpha = max(config.min_alpha, config.alpha - (config.alpha - config.min_alpha) * job / total)
             drawn = int(np.random.default_rng([config.seed, job]).integers(1 << 48))
             ids = np.array(corpus.ids[begin:end])  # a copy: numba compiles again for a read-only array
-            left = run(Job(ids, ends, keep_V, config.window, alpha, drawn), inputs_VD, outputs_RD, output)
+            left = run(Job(ids, ends, keep_V, config.window, alpha, drawn, config.span), inputs_VD, outputs_RD, output)
             progress.done(alpha, left)
             if time.monotonic() > until:
                 break
 
-    nothing = Job(np.zeros(0, np.int32), np.zeros(0, np.int64), keep_V, config.window, config.alpha, 0)
+    nothing = Job(np.zeros(0, np.int32), np.zeros(0, np.int64), keep_V, config.window, config.alpha, 0, config.span)
     run(nothing, inputs_VD, outputs_RD, output)  # compiles before the time is measured
     progress.start()
     with ThreadPoolExecutor(threads) as pool:
@@ -290,7 +290,7 @@ def _begun(out: Path, config: Word2Vec | None) -> Asked:
 
 
 def _text(
-    sentences: Iterable[Sequence[str | int]] | None,
+    sentences: Iterable[Sequence[Any]] | None,
     files: Sequence[str | Path],
     config: Word2Vec,
     begun: Asked | None,
@@ -300,13 +300,16 @@ def _text(
     """The sentences to read, if no checkpoint has them, and the names of their files; reading fills `statistics`.
     Raises UnmaskError for a resumed run that does not know the source of its text."""
     if sentences is not None:
-        return sentences, None if begun is None else begun.files
+        found = sentences if config.visits is None else visits.in_sequence(sentences)
+        return found, None if begun is None else begun.files
     if begun is not None and not files:
         if begun.files is None and target is not None and not checkpoint.there(target):
             raise UnmaskError(f"The run in {target} had not read its text, which came from no file: give it again.")
         names = begun.files
     else:
         names = tuple(map(str, files))
+    if config.visits is not None:
+        return visits.in_sequence(visits.read(names or (), config.reading.encoding)), names
     return reading.read(names, config.reading, statistics) if names else reading.documentation(config.reading), names
 
 
