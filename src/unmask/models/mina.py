@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.models.mina_model import MinaModel
 from unmask.models.signal_model import SignalConfig
 from unmask.nn import Classifier, Recurrent, xavier_gates
-from unmask.nn.rhythms import BandFilters, BandNetwork, Bands, EqualAttention, KnowledgeAttention
+from unmask.nn.rhythms import BandFilters, BandNetwork, Bands, EqualAttention, KnowledgeAttention, SegmentConvolution
 from unmask.types import Head
 
 
@@ -81,8 +81,8 @@ class Mina(SignalConfig):
         """The network of one band."""
         one, numbers = self.attention == "knowledge", int(self.attention == "knowledge")
         return BandNetwork(
-            nn.Conv1d(self.leads, self.filters, self.kernel, self.stride),
-            nn.Conv1d(self.leads, 1, self.kernel, self.stride),
+            SegmentConvolution(self.leads, self.filters, self.kernel, self.stride),
+            SegmentConvolution(self.leads, 1, self.kernel, self.stride),
             KnowledgeAttention(self.filters, self.compared) if one else EqualAttention(),
             EqualAttention()
             if self.attention == "none"
