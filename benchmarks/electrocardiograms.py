@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=tuple(PUBLISHED), default=list(PUBLISHED))
     parser.add_argument("--folds", type=int, default=5, help="parts of the records; the references are measured on all")
     parser.add_argument("--measured", type=int, default=5, help="folds on which the networks are measured")
-    parser.add_argument("--passes", type=float, default=5.0, help="over the training records, of each network")
+    parser.add_argument("--passes", type=float, default=4.0, help="over the training records, of each network")
     parser.add_argument("--most", type=int, default=0, help="records at most (default: all)")
     parser.add_argument("--quick", action="store_true", help=f"check that everything runs: {FAST}")
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")

@@ -104,7 +104,8 @@ class Mina(SignalConfig):
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Convolutions from a normal with variance 2 / inputs (He et al. 2015), linear layers and the LSTM by Xavier's
-        uniform, biases 0. PyTorch's defaults, as the authors have them, learn several times as slowly."""
+        uniform, biases 0, but 0.5 for the numbers of a band, so that none of the few is silent from the start.
+        PyTorch's defaults, as the authors have them, learn several times as slowly."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, nn.Conv1d):
@@ -115,6 +116,8 @@ class Mina(SignalConfig):
                 xavier_gates(part, generator)
             if isinstance(part, nn.Conv1d | nn.Linear) and part.bias is not None:
                 nn.init.zeros_(part.bias)
+        for band in (part for part in module.modules() if isinstance(part, BandNetwork)):
+            nn.init.constant_(band.output.bias, 0.5)
 
 
 WHOLE: dict[str, Any] = {"low": (0.0,), "high": (0.0,)}
