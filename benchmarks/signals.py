@@ -193,12 +193,12 @@ def prepared(name: str, options: argparse.Namespace) -> Sides:
 
 
 def padded(read: Sequence[tuple[np.ndarray, ...]]) -> list[Tensor]:
-    """One tensor for each array, with zeros behind the shorter ones."""
+    """One tensor for each array, with zeros behind those whose last axis is shorter."""
     found = []
     for parts in zip(*read, strict=True):
         rows = torch.zeros(len(parts), *np.max([part.shape for part in parts], axis=0))
         for row, part in zip(rows, parts, strict=True):
-            row[..., : part.shape[-1]] = torch.from_numpy(part) if part.ndim else torch.tensor(part)
+            row[..., : part.shape[-1]] = torch.from_numpy(part)
         found.append(rows)
     return found
 
