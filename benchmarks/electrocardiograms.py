@@ -18,7 +18,7 @@ import csv
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ import numpy as np
 from bench import common
 from bench.table import markdown
 from unmask.data.labelled.dataset import Dataset
+from unmask.data.signals.reading import SignalRow, labelled
 from unmask.errors import UnmaskError
 from unmask.kernels.processor import settle
 
@@ -80,7 +81,8 @@ def network(name: str, sets: Mapping[str, Dataset], options: argparse.Namespace,
         for part, rows in sets.items():
             given[part] = Path(folder) / f"{part}.csv"
             with given[part].open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows([("record", "label"), *((row.source, row.label) for row in rows)])
+                named = [(row.name, row.label) for row in rows if isinstance(row, SignalRow)]
+                csv.writer(file).writerows([("record", "label"), *named])
         result = finetune(supervised_recipes.find(name).override(given), Path(folder) / "run")
     return dict(result.seeds[0]["test"])
 
@@ -120,10 +122,8 @@ def table_of(cells: Sequence[Mapping[str, Any]]) -> str:
         own = [cell for cell in cells if cell["name"] == name]
         if not own:
             continue
-        of: Callable[[str], tuple[float, float]] = lambda metric, own=own: common.mean_and_deviation(  # noqa: E731
-            [cell["scores"][metric] for cell in own]
-        )
-        scores = ["{:.3f} ± {:.3f}".format(*of(metric)) for metric in METRICS]
+        pairs = [common.mean_and_deviation([cell["scores"][metric] for cell in own]) for metric in METRICS]
+        scores = [f"{mean:.3f} ± {deviation:.3f}" for mean, deviation in pairs]
         seconds = sum(cell["seconds"] for cell in own) / len(own)
         shown.append([name, published, str(len(own)), *scores, f"{seconds:.0f}"])
     return markdown(shown)
@@ -149,7 +149,6 @@ def main() -> None:
         raise UnmaskError("--folds must be at least 2, and --passes above 0.")
     options.precision = settle(options.precision, "cpu").precision
     from unmask.cli import process
-    from unmask.data.signals.reading import labelled
 
     process.start(["finetune"])
     import torch

@@ -113,7 +113,7 @@ class PlainEcg(nn.Module):
         super().__init__()
         widths = [page.filters << max(i, 0) // page.doubled for i in range(-1, page.blocks)]
         self.convolution, self.norm = nn.Conv1d(1, page.filters, page.kernel), nn.BatchNorm1d(page.filters)
-        self.blocks = nn.ModuleList(Block(page, *widths[i : i + 2], i) for i in range(page.blocks))
+        self.blocks = nn.ModuleList(Block(page, widths[i], widths[i + 1], i) for i in range(page.blocks))
         self.last, self.classes = nn.BatchNorm1d(widths[-1]), nn.Linear(widths[-1], CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -141,7 +141,8 @@ def knowledge_of(page: Any, window_N: np.ndarray) -> tuple[np.ndarray, ...]:
     x_FN = np.stack([lfilter(*butter(1, one, "band", fs=RATE), window_N) if any(one) else window_N for one in bounds])
     steps_FN = np.abs(np.diff(x_FN, prepend=x_FN[:, :1]))
     deviations_FK = x_FN.reshape(len(bounds), -1, page.segment).std(-1)
-    return tuple(np.float32(one) for one in (x_FN, steps_FN, deviations_FK, periodogram(x_FN, RATE)[1].sum(-1)))
+    powers_F = periodogram(x_FN, RATE)[1].sum(-1)
+    return tuple(one.astype(np.float32) for one in (x_FN, steps_FN, deviations_FK, powers_F))
 
 
 # ------------------------------------------------------------------------------------------------ both sides
@@ -170,7 +171,8 @@ def prepared(name: str, options: argparse.Namespace) -> Sides:
     from unmask.runs import supervised_recipes
     from unmask.tasks.signal_classification import SignalClassification
 
-    page, (plain, features) = supervised_recipes.find(name).page, PLAINS[name]
+    page: Any = supervised_recipes.find(name).page
+    plain, features = PLAINS[name]
     task = SignalClassification([str(i) for i in range(CLASSES)])
     processor, model = SignalProcessor().for_model(page), page.build(task.heads, seed=0)
     theirs = plain(page)
