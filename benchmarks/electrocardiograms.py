@@ -3,12 +3,12 @@
     python benchmarks/electrocardiograms.py --data DATA/cinc2017 --out electrocardiograms.json --resume
 
 DATA/cinc2017 holds records of the challenge of 2017 in archives, and the files REFERENCE*.csv of their labels. A seed
-shares the records of each class between the folds. A fold is the test set once; the next one gives the dev records, as
-many as an eighth of the rest, which choose the best of five evaluations; all others are for training. All networks read
-the training records equally often, by the recipes of `unmask train`. Scores are by record, with its windows averaged.
+shares the records of each class between the folds. Each fold is the test set once; an eighth of the other records are
+the dev set, which chooses the best of five evaluations, and the rest are for training. All networks read the training
+records equally often, by the recipes of `unmask train`. Scores are by record: the mean over its windows.
 
-The published scores (Hong et al. 2019, table 2) are of windows of 8,528 records, with the positives of the test set cut
-more densely. The two cannot be compared number by number.
+The published scores (Hong et al. 2019) are of windows of all 8,528 records, with the positives of the test set cut more
+densely, so that they cannot be compared number by number.
 """
 
 from __future__ import annotations

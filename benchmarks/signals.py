@@ -3,8 +3,8 @@
     python benchmarks/signals.py --threads 2 --out signals.json
     python benchmarks/signals.py --clock cpu --only train     # on a machine with other work
 
-Both sides run in one process and take turns. They have the same weights, windows, threads and precision; before the
-clock starts, their outputs in evaluation mode are compared in float32.
+Both sides run in one process with the memory settings of `unmask finetune`, and take turns. They have the same weights,
+windows, threads and precision; before the clock starts, their outputs in evaluation mode are compared in float32.
 
 train  windows to updated weights: AdamW (fused kernel) with clipping. `unmask` is the task and the engine behind
        `unmask train`; the peer is the same model as people write it, with `nn.Conv1d`, `nn.LSTM` and `nn.BatchNorm1d`,
@@ -303,8 +303,10 @@ def main() -> None:
     parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="cpu: time of the process, one thread")
     parser.add_argument("--out", help="a file for the seconds of every turn (JSON)")
     options = parser.parse_args()
+    from unmask.cli import process
     from unmask.kernels.processor import settle
 
+    process.start(["finetune"])
     torch.set_num_threads(options.threads)
     precision = settle(options.precision, "cpu").precision
     run = {name: vars(options)[name] for name in ("threads", "clock", "steps", "batch", "whole")}
