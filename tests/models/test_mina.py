@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.signal import butter, lfilter, periodogram
@@ -15,7 +16,7 @@ from unmask.data import collate
 from unmask.data.signals.processor import SignalProcessor
 from unmask.errors import UnmaskError
 from unmask.models.mina import SIZES, Mina
-from unmask.nn.rhythms import KnowledgeAttention, deviations, powers, steps
+from unmask.nn.rhythms import KnowledgeAttention, SegmentConvolution, deviations, powers, steps
 from unmask.types import Batch, Head
 
 PAGE = Mina(segment=20, kernel=6, stride=3, filters=5, hidden=4, compared=3, outputs=6)
@@ -119,6 +120,23 @@ def test_knowledge_features_are_those_of_numpy_and_scipy(samples, more, rate):
     np.testing.assert_allclose(steps(torch.from_numpy(x_N)[None, None])[0, 0, 1:], np.abs(np.diff(x_N)))
     cut = x_N[:20].reshape(2, 1, 10)
     np.testing.assert_allclose(deviations(torch.from_numpy(cut)[None])[0, :, 0], cut[:, 0].std(-1), rtol=1e-5)
+
+
+@given(leads=st.integers(1, 3), samples=st.integers(4, 60), kernel=st.integers(1, 40), stride=st.integers(1, 5))
+def test_a_convolution_in_segments_is_that_of_torch(leads, samples, kernel, stride):
+    convolution = SegmentConvolution(leads, 5, min(kernel, samples), stride)
+    x_NLS = torch.randn(3, leads, samples, generator=torch.Generator().manual_seed(samples), requires_grad=True)
+    found = convolution(x_NLS)
+    wanted = F.conv1d(x_NLS, convolution.weight, convolution.bias, stride).transpose(1, 2)
+    torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
+    given = (x_NLS, convolution.weight, convolution.bias)
+    rates = torch.linspace(-1, 1, found.numel()).view_as(found)
+    for own, other in zip(
+        torch.autograd.grad((found * rates).sum(), given),
+        torch.autograd.grad((wanted * rates).sum(), given),
+        strict=True,
+    ):
+        torch.testing.assert_close(own, other, atol=1e-3, rtol=1e-4)
 
 
 def test_weights_of_attention_are_in_the_order_of_the_batch_and_add_up_to_1():

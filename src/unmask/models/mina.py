@@ -16,7 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.models.mina_model import MinaModel
 from unmask.models.signal_model import SignalConfig
 from unmask.nn import Classifier, Recurrent, xavier_gates
-from unmask.nn.rhythms import BandFilters, BandNetwork, Bands, EqualAttention, KnowledgeAttention
+from unmask.nn.rhythms import BandFilters, BandNetwork, Bands, EqualAttention, KnowledgeAttention, SegmentConvolution
 from unmask.types import Head
 
 
@@ -81,8 +81,8 @@ class Mina(SignalConfig):
         """The network of one band."""
         one, numbers = self.attention == "knowledge", int(self.attention == "knowledge")
         return BandNetwork(
-            nn.Conv1d(self.leads, self.filters, self.kernel, self.stride),
-            nn.Conv1d(self.leads, 1, self.kernel, self.stride),
+            SegmentConvolution(self.leads, self.filters, self.kernel, self.stride),
+            SegmentConvolution(self.leads, 1, self.kernel, self.stride),
             KnowledgeAttention(self.filters, self.compared) if one else EqualAttention(),
             EqualAttention()
             if self.attention == "none"
@@ -104,7 +104,8 @@ class Mina(SignalConfig):
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Convolutions from a normal with variance 2 / inputs (He et al. 2015), linear layers and the LSTM by Xavier's
-        uniform, biases 0. PyTorch's defaults, as the authors have them, learn several times as slowly."""
+        uniform, biases 0, but 0.5 for the numbers of a band, so that none of the few is silent from the start.
+        PyTorch's defaults, as the authors have them, learn several times as slowly."""
         generator = torch.Generator().manual_seed(seed)
         for part in module.modules():
             if isinstance(part, nn.Conv1d):
@@ -115,6 +116,8 @@ class Mina(SignalConfig):
                 xavier_gates(part, generator)
             if isinstance(part, nn.Conv1d | nn.Linear) and part.bias is not None:
                 nn.init.zeros_(part.bias)
+        for band in (part for part in module.modules() if isinstance(part, BandNetwork)):
+            nn.init.constant_(band.output.bias, 0.5)
 
 
 WHOLE: dict[str, Any] = {"low": (0.0,), "high": (0.0,)}

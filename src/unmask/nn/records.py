@@ -54,7 +54,7 @@ class RecordLayer(nn.Module):
 
     def forward(self, x_RCN: Tensor, real_RN: Tensor | None) -> Tensor:
         """[R, C, N] -> [R, C, N]."""
-        x_RCN = self.dropout(self.norm(x_RCN, real_RN).relu())
+        x_RCN = self.dropout(self.norm(x_RCN, real_RN).relu_())  # normalisation does not need its output again
         return x_RCN if real_RN is None else x_RCN * real_RN[:, None].to(x_RCN.dtype)
 
 

@@ -63,7 +63,8 @@ def steps(samples_RLN: Tensor) -> Tensor:
 
 def deviations(segments_RKLS: Tensor) -> Tensor:
     """[R, K, L, S] -> [R, K, 1]: the standard deviation of each segment, the knowledge of rhythm."""
-    return segments_RKLS.std(-1, correction=0).mean(-1, keepdim=True)
+    from_mean_RKLS = segments_RKLS - segments_RKLS.mean(-1, keepdim=True)
+    return from_mean_RKLS.square().mean(-1).sqrt().mean(-1, keepdim=True)
 
 
 def powers(samples_RLN: Tensor, real_RN: Tensor, rate: int) -> Tensor:
@@ -74,6 +75,19 @@ def powers(samples_RLN: Tensor, real_RN: Tensor, rate: int) -> Tensor:
     mean_RL = (samples_RLN * real_R1N).sum(-1) / count_R1
     squares_RL = ((samples_RLN - mean_RL[..., None]) * real_R1N).square().sum(-1)
     return squares_RL.mean(1, keepdim=True) / rate
+
+
+class SegmentConvolution(nn.Conv1d):
+    """A convolution within segments, as a matrix product: on segments of 50 samples it takes less than half as long as
+    the kernels for convolutions, and no output is transposed."""
+
+    def __init__(self, leads: int, channels: int, kernel: int, stride: int) -> None:
+        super().__init__(leads, channels, kernel, stride)
+
+    def forward(self, x_NLS: Tensor) -> Tensor:
+        """[N, L, S] -> [N, P, C], P = floor((S - kernel) / stride) + 1."""
+        windows_NLPW = x_NLS.unfold(-1, self.kernel_size[0], self.stride[0])
+        return F.linear(windows_NLPW.transpose(1, 2).flatten(2), self.weight.flatten(1), self.bias)
 
 
 class KnowledgeAttention(nn.Module):
@@ -119,8 +133,8 @@ class BandNetwork(nn.Module):
 
     def __init__(
         self,
-        convolution: nn.Conv1d,
-        known: nn.Conv1d,
+        convolution: SegmentConvolution,
+        known: SegmentConvolution,
         beats: nn.Module,
         rhythm: nn.Module,
         output: nn.Linear,
@@ -136,8 +150,8 @@ class BandNetwork(nn.Module):
     def forward(self, segments_RKLS: Tensor, steps_RKLS: Tensor, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
         """Vectors of the segments [R, K, E], and the weights of the places in each, [R, K, P]."""
         R, K = segments_RKLS.shape[:2]
-        x_NPC = self.convolution(segments_RKLS.flatten(0, 1)).relu().transpose(1, 2)
-        known_NP1 = self.known(steps_RKLS.flatten(0, 1)).relu().transpose(1, 2)
+        x_NPC = self.convolution(segments_RKLS.flatten(0, 1)).relu()
+        known_NP1 = self.known(steps_RKLS.flatten(0, 1)).relu()
         x_NC, weights_NP = self.beats(x_NPC, known_NP1)
         x_RKE = x_NC.unflatten(0, (R, K))
         if self.recurrent is not None:
