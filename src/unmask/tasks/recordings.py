@@ -130,11 +130,22 @@ class RecordingTask(Task):
         """The target of a row, [1]."""
         raise NotImplementedError
 
+    def windows(self, recording: Recording, processor: RecordingProcessor, length: int) -> Sequence[Recording]:
+        """The parts in which a recording is read. By default it is one, which is cut after `length` frames."""
+        return (recording,)
+
     def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
-        found = [(i, one, row) for i, row in enumerate(rows) if isinstance(row, Recording) for one in row.recordings]
-        recordings, targets = [one for _, one, _ in found], [self.target(row) for _, _, row in found]
-        examples = RecordingExamples(recordings, processor, self.name, targets, longest=length)
-        owners = np.array([i for i, _, _ in found], np.int64)
+        found = [
+            (i, row, part, len(parts) > 1)
+            for i, row in enumerate(rows)
+            if isinstance(row, Recording)
+            for parts in (self.windows(one, processor, length) for one in row.recordings)
+            for part in parts
+        ]
+        recordings, targets = [part for _, _, part, _ in found], [self.target(row) for _, row, _, _ in found]
+        once = [number for number, (*_, several) in enumerate(found) if several]
+        examples = RecordingExamples(recordings, processor, self.name, targets, longest=length, once=once)
+        owners = np.array([i for i, *_ in found], np.int64)
         cut = tuple(dict.fromkeys(owners[list(examples.cut)].tolist()))
         return Encoded(examples, owners, rows, length, cut=cut, unit="frames")
 
