@@ -213,7 +213,7 @@ def test_the_loss_trace_is_the_golden_one(room, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        changed = {"speed": 0.1, "bands": 1, "noise": 0.5}
+        changed = {"speed": 0.1, "silenced_bands": 1, "noise": 0.5}
         finetune(config(room, epochs=0.1, least_steps=12, lr=1e-3, **changed), tmp_path / "run")
     finally:
         torch.set_num_threads(threads)

@@ -83,6 +83,7 @@ class RecordingTask(Task):
     row_class: ClassVar[type[Row]] = Recording
     rows_class: ClassVar[type[Rows]] = LabelledRecordingRows
     folders = True
+    items: ClassVar[str] = "recordings"
     rate_share: ClassVar[float | None] = 0.1
     rows_are = "recordings with a label"
     form: ClassVar[Form] = FileForm("recording", Recording)
@@ -112,7 +113,7 @@ class RecordingTask(Task):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read recordings."""
-        if "recordings" not in config.offers:
+        if cls.items not in config.offers:
             raise UnmaskError(f"{owner} is a model that reads no recordings; take a wav2vec 2.0, a HuBERT or a CPC.")
 
     @classmethod

@@ -87,6 +87,7 @@ class SignalTask(Task):
     row_class: ClassVar[type[Row]] = SignalRow
     rows_class: ClassVar[type[Rows]] = SignalRows
     folders = True
+    items: ClassVar[str] = "signals"
     rate_share: ClassVar[float | None] = 0.1
     rows_are = "records of sensors with a label"
     form: ClassVar[Form] = SignalForm()
@@ -123,7 +124,7 @@ class SignalTask(Task):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read signals."""
-        if "signals" not in config.offers:
+        if cls.items not in config.offers:
             raise UnmaskError(
                 f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina."
             )

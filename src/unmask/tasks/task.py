@@ -61,6 +61,7 @@ class Task(Objective):
     references_are  description of `references`
     rows_are   description of the rows in a file
     one_label  whether each row has one label, so that rows can be sampled evenly by class
+    items       what a model must read to learn the task, in `ModelConfig.offers`: "recordings"; empty for texts
     rate_share  default learning rate for a folder, as a share of that at which it was trained; None: that of `Fit`
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
@@ -91,6 +92,7 @@ class Task(Objective):
     references_are: ClassVar[str] = ""
     rows_are: ClassVar[str]
     one_label: ClassVar[bool] = False
+    items: ClassVar[str] = ""
     rate_share: ClassVar[float | None] = None
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False

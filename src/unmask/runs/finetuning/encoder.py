@@ -99,6 +99,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
+    fresh = config.from_scratch or config.page is not None
+    config = config.replace(transfer=config.transfer.settled(None if fresh else sizes).to_dict())
     config = config if searched else _with_rate(config, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
@@ -108,7 +110,6 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
     config.fit.optimizer.build(loaded.model, scale=tuning.scale)
     processor = task.processor_of(loaded, start)
-    fresh = config.from_scratch or config.page is not None
     say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for rows in encoded.values():
