@@ -1,4 +1,4 @@
-"""The search for transcripts with the folder of a language model, beside all transcripts and plain loops over tokens."""
+"""The search with the folder of a language model, beside all transcripts and plain loops over tokens."""
 
 import math
 from collections import defaultdict

@@ -159,6 +159,11 @@ class Task(Objective):
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that cannot learn the task."""
 
+    @classmethod
+    def share_of_rate(cls, config: ModelConfig) -> float | None:
+        """`rate_share` for models of some sizes."""
+        return cls.rate_share
+
     def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
         """Raises UnmaskError for rows that the model cannot read."""
 

@@ -19,7 +19,7 @@ from unmask.data.labelled import glue
 from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
 from unmask.files import write_text
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives import Objective
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
@@ -101,7 +101,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     config = _settled(config, len(sets["train"]), say)
     fresh = config.from_scratch or config.page is not None
     config = config.replace(transfer=config.transfer.settled(None if fresh else sizes).to_dict())
-    config = config if searched else _with_rate(config, say)
+    config = config if searched else _with_rate(config, sizes, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
@@ -240,11 +240,11 @@ def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
     return config
 
 
-def _with_rate(config: FineTuning, say: Notes) -> FineTuning:
+def _with_rate(config: FineTuning, sizes: ModelConfig, say: Notes) -> FineTuning:
     """The config with the default learning rate of the strategy and of the model, unless another one is given."""
     if config.fit.optimizer.lr != Fit().optimizer.lr:
         return config
-    share, before = config.kind.rate_share, rate_of(config.model) if config.model is not None else None
+    share, before = config.kind.share_of_rate(sizes), rate_of(config.model) if config.model is not None else None
     if config.transfer.strategy in ("frozen", "lora"):
         lr = BOLD
         say(f"With the strategy {config.transfer.strategy}, the default learning rate is {lr:g}.")
