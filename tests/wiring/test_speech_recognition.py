@@ -340,7 +340,7 @@ def test_the_code_and_the_commands_of_the_page_are_valid():
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(compile(code, "docs/speech_recognition.md", "exec", dont_inherit=True), {"__name__": "page"})
     found = re.findall(r"(?m)^unmask (.*)$", text)
-    assert len(found) == 6
+    assert len(found) == 7
     for command in found:
         words = shlex.split(command, comments=True)
         _, rest = parser().parse_known_args(words)
