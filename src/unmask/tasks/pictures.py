@@ -47,7 +47,7 @@ class PictureTask(Task):
     rows_class: ClassVar[type[Rows]] = PictureRows
     folders = True
     items: ClassVar[str] = "pictures"
-    rate_share: ClassVar[float | None] = 0.1
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "pictures with a label"
     form: ClassVar[Form] = FileForm("picture", Picture)
     tokens_at_once: ClassVar[int | None] = (

@@ -84,7 +84,7 @@ class RecordingTask(Task):
     rows_class: ClassVar[type[Rows]] = LabelledRecordingRows
     folders = True
     items: ClassVar[str] = "recordings"
-    rate_share: ClassVar[float | None] = 0.1
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "recordings with a label"
     form: ClassVar[Form] = FileForm("recording", Recording)
     usual_length: ClassVar[int] = USUAL_LENGTH

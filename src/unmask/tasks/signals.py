@@ -88,7 +88,7 @@ class SignalTask(Task):
     rows_class: ClassVar[type[Rows]] = SignalRows
     folders = True
     items: ClassVar[str] = "signals"
-    rate_share: ClassVar[float | None] = 0.1
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "records of sensors with a label"
     form: ClassVar[Form] = SignalForm()
     usual_length: ClassVar[int] = 1 << 16  # segments: the seconds of a window are the limit

@@ -28,7 +28,7 @@ from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording, Wanted
 from unmask.errors import UnmaskError, plural
-from unmask.models.model import Model, ModelConfig
+from unmask.models.model import Model
 from unmask.objectives.ctc import ctc, frames_needed
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.encoded import Encoded
@@ -43,7 +43,6 @@ from unmask.tasks.transcripts import Decoding, Searching, Spoken, tables_of
 from unmask.types import Batch, Head, Loss
 
 SHOWN = 40  # characters in a sentence
-SMALL, SMALL_SHARE = 256, 2.0  # width of a small model; its learning rate, as a share of that of pre-training
 CELLS = 1 << 24  # most frames times characters of a recording whose loss is computed
 SILENT = 0.9  # share of missing words from which a model writes almost nothing
 
@@ -104,6 +103,10 @@ class SpeechRecognition(RecordingTask):
     rows_class: ClassVar[type[Rows]] = TranscriptRows
     options_class = RecognitionOptions
     metric = "wer"
+    rate_shares = (
+        2.0,
+        0.1,
+    )  # small models are pre-trained for minutes, and must change much (docs/speech_recognition.md)
     panel, gives = "transcribe", "transcripts with the times of words"
     rows_are = "recordings with a transcript"
     reference = "the most frequent transcript, or no words"
@@ -135,12 +138,6 @@ class SpeechRecognition(RecordingTask):
         for name, rows in sets.items():
             say((sentence := task._strange(rows.rows)) and f"{name}: {sentence}")
         return task
-
-    @classmethod
-    def share_of_rate(cls, config: ModelConfig) -> float | None:
-        """For small models a multiple (docs/speech_recognition.md): they are pre-trained for minutes, and the published
-        tenth of the rate suits models that hardly change."""
-        return SMALL_SHARE if config.width <= SMALL else cls.rate_share
 
     @classmethod
     def stand_in(cls, config: Any) -> StandIn:

@@ -61,8 +61,8 @@ class Task(Objective):
     references_are  description of `references`
     rows_are   description of the rows in a file
     one_label  whether each row has one label, so that rows can be sampled evenly by class
-    items       what a model must read to learn the task, in `ModelConfig.offers`: "recordings"; empty for texts
-    rate_share  default learning rate for a folder, as a share of that at which it was trained; None: that of `Fit`
+    items      what a model must read to learn the task, in `ModelConfig.offers`: "recordings"; empty for texts
+    rate_shares  default learning rates of small and of other folders, as shares of those of their runs; None: of `Fit`
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
     folders    whether its rows may also be a folder
@@ -93,7 +93,7 @@ class Task(Objective):
     rows_are: ClassVar[str]
     one_label: ClassVar[bool] = False
     items: ClassVar[str] = ""
-    rate_share: ClassVar[float | None] = None
+    rate_shares: ClassVar[tuple[float, float] | None] = None
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False
     folders: ClassVar[bool] = False
@@ -158,11 +158,6 @@ class Task(Objective):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that cannot learn the task."""
-
-    @classmethod
-    def share_of_rate(cls, config: ModelConfig) -> float | None:
-        """`rate_share` for models of some sizes."""
-        return cls.rate_share
 
     def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
         """Raises UnmaskError for rows that the model cannot read."""
