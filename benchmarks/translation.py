@@ -138,12 +138,13 @@ def splits(run: Run, data: Path, folder: Path, most: int | None) -> dict[str, li
 def _held_out(table: Path, folder: Path, languages: tuple[str, str]) -> dict[str, list[str]]:
     """Tatoeba, split: all pairs of an English sentence (capitals and spaces aside) go to one split, drawn with seed 1
     for test and seed 2 for dev, `HELDOUT` pairs each."""
-    from unmask.data.bitext import reading as bitext
+    from unmask.data.bitext.pairs import hold_out
+    from unmask.data.bitext.reading import read
 
     if not table.is_file():
         sys.exit(f"There is no {table}; say with --data where the pairs are.")
-    rest, test = bitext.hold_out(bitext.read(table, columns=("1", "2"), format="tsv"), HELDOUT, seed=1)
-    kept, dev = bitext.hold_out(rest, HELDOUT, seed=2)
+    rest, test = hold_out(read(table, columns=("1", "2"), format="tsv"), HELDOUT, seed=1)
+    kept, dev = hold_out(rest, HELDOUT, seed=2)
     files = {}
     for split, pairs in (("train", kept), ("dev", dev), ("test", test)):
         files[split] = [str(folder / f"tatoeba.{split}.{language}") for language in languages]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from unmask.data.bitext import alignment as aligned
 from unmask.data.bitext import reading as bitext
-from unmask.data.bitext.reading import Bitext, Report
+from unmask.data.bitext.pairs import Bitext, Report, check_apart, fitting, hold_out
 from unmask.errors import UnmaskError
 
 PAIRS = [('a "dog"', "ein Hund"), ("two, three", "zwei, drei"), ("개가 짖다", "naïve ça")]
@@ -309,7 +309,7 @@ def test_errors_of_arguments(tmp_path):
 def test_limits_by_any_size_keep_count():
     pairs = made([("a " * n, "b " * m) for n, m in [(1, 1), (5, 1), (9, 9), (30, 1), (2, 5)]])
     sizes = [[len(text.split()) for text in side] for side in (pairs.sources, pairs.targets)]
-    found, kept = bitext.fitting(pairs, *sizes, longest=9, ratio=3, unit="words")
+    found, kept = fitting(pairs, *sizes, longest=9, ratio=3, unit="words")
     assert kept.tolist() == [0, 2, 4]
     assert found.lines == [1, 3, 5]
     assert found.report.left_out == {
@@ -317,38 +317,38 @@ def test_limits_by_any_size_keep_count():
         "one side more than 3 times as long as the other": (2,),
     }
     assert found.report.notes[-1] == "Pairs left out, one side more than 3 times as long as the other: 1 (line 2)."
-    again, kept = bitext.fitting(pairs, *sizes)
+    again, kept = fitting(pairs, *sizes)
     assert (len(again), len(kept)) == (5, 5)
-    _, kept = bitext.fitting(pairs, *sizes, ratio=3)
+    _, kept = fitting(pairs, *sizes, ratio=3)
     assert kept.tolist() == [0, 2, 4]
     with pytest.raises(UnmaskError, match="No pair of made is within the limits"):
-        bitext.fitting(pairs, *sizes, longest=0)
+        fitting(pairs, *sizes, longest=0)
     with pytest.raises(UnmaskError, match="sizes of both sides"):
-        bitext.fitting(pairs, [1], [1])
+        fitting(pairs, [1], [1])
 
 
 def test_dev_pairs_that_are_in_training():
     train = made([(f"s{i}", f"t{i}") for i in range(50)], "train")
     dev = made([(f"d{i}", f"e{i}") for i in range(20)] + [("S3 ", "t3"), ("s4", "new")], "dev")
-    assert bitext.check_apart(train, dev) == (
+    assert check_apart(train, dev) == (
         "Pairs of dev also in training: 1 (line 21).",
         "Sources of dev also in training: 2 (lines 21, 22).",
     )
-    assert bitext.check_apart(train, dev.take(range(20))) == ()
+    assert check_apart(train, dev.take(range(20))) == ()
     with pytest.raises(UnmaskError, match=r"dev shares 3 of its 20 pairs with train .* line 1"):
-        bitext.check_apart(train, made([*train][:3] + [*dev][:17], "dev"))
+        check_apart(train, made([*train][:3] + [*dev][:17], "dev"))
 
 
 def test_held_out_sources_are_not_in_training():
     pairs = made([(f"s{i // 3}", f"t{i}") for i in range(300)])
-    train, dev = bitext.hold_out(pairs, 30, seed=1)
+    train, dev = hold_out(pairs, 30, seed=1)
     assert sorted(train.lines + dev.lines) == pairs.lines
     assert 30 <= len(dev) <= 32
     assert not set(train.sources) & set(dev.sources)
-    assert bitext.hold_out(pairs, 30, seed=1)[1].lines == dev.lines != bitext.hold_out(pairs, 30, seed=2)[1].lines
+    assert hold_out(pairs, 30, seed=1)[1].lines == dev.lines != hold_out(pairs, 30, seed=2)[1].lines
     for count in (0, 300):
         with pytest.raises(UnmaskError, match="too few to hold some out"):
-            bitext.hold_out(pairs, count)
+            hold_out(pairs, count)
 
 
 def test_pairs_of_another_encoding_are_refused_and_read_where_it_is_named(tmp_path):

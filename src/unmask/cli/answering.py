@@ -36,7 +36,7 @@ _NO_ANSWER = (
 
 _MODES = {
     "data": ("shots", "examples", "no_answer", "beams", "lm"),
-    "pairs": ("columns", "out", "force"),
+    "pairs": ("columns", "out", "force", "metric"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
@@ -76,6 +76,9 @@ def add_verbs(verbs: Any) -> None:
         metavar="SOURCE,TARGET",
         help="with --pairs: columns of a table (default: the usual names); numbers, such as 1,2, for a table without a "
         "header",
+    )
+    sub.add_argument(
+        "--metric", metavar="NAME", help="with --pairs: bleu (default), rouge for summaries, exact for one right form"
     )
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)

@@ -245,6 +245,6 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
-    how = {"columns": columns, "encoding": options.encoding}
+    how = {"columns": columns, "encoding": options.encoding, "metric": options.metric or "bleu"}
     found = evaluate_pairs(translator, options.pairs, **how, out=options.out, force=options.force)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from unmask import metrics
-from unmask.data.bitext.reading import Bitext, Report
+from unmask.data.bitext.pairs import Bitext, Report
 from unmask.data.labelled import dataset
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Choices, Question, Row

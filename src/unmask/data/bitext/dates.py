@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.bitext.reading import Bitext, Report
+from unmask.data.bitext.pairs import Bitext, Report
 from unmask.errors import needs, unknown
 
 # The scripts are Latin, Greek, Cyrillic, Armenian, Georgian, Hebrew, Arabic, Devanagari, Bengali, Tamil, Telugu, Thai,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unmask import huggingface
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext
 from unmask.data.labelled import glue
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import listed

@@ -72,5 +72,5 @@ def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float 
 
 def shown(metric: str, value: float) -> str:
     """A score as text."""
-    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}"}
+    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}", "rouge1": f"ROUGE-1 {value:.1f}"}
     return named.get(metric, f"{metric} {value:.3f}")

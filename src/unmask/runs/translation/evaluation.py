@@ -1,4 +1,5 @@
-"""Evaluation of a translation model on pairs of texts: BLEU, chrF, and BLEU by length of the source."""
+"""Evaluation of a model that writes, on pairs of texts: BLEU, chrF and BLEU by length of the source; ROUGE; exact
+matches."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.bitext.numbers import Numbers
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
 from unmask.metrics.hypotheses import refuse_tokenised
 from unmask.metrics.translation import Bucket
+from unmask.runs.translation.scoring import scoring
 from unmask.runs.translation.texts import read_pairs
 from unmask.serve.translator import Translator
 
@@ -30,6 +32,7 @@ def evaluate_pairs(
     columns: tuple[str, str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
+    metric: str = "bleu",
     out: Path | str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
@@ -38,19 +41,22 @@ def evaluate_pairs(
     model   a Translator, or the folder of one
     search  settings of the search; None: those of the model
     columns, format, encoding  as for `read_pairs`
+    metric  one of `scoring.SCORINGS`
     out     file for the translations, one a line, with an empty line for each pair that is left out: line n belongs to
             line n of two aligned files, or to row n of a table
     force   score references even if they look tokenised
 
-    Returns `scores` (bleu, chrf and, for text with spaces between words, the BLEU of lower-cased tokens, each with its
-    signature), `exact` (the share of translations that equal their reference), `by_length` (empty if sources are
-    vectors), `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a
-    folder that does not translate, for pairs that cannot be read, and if `out` cannot be written.
+    Returns `scores` (of translations bleu, chrf and, for text with spaces between words, the BLEU of lower-cased
+    tokens, each with its signature), `plain` (the scores of plain references, such as the first sentence of a source),
+    `exact` (the share of texts that equal a reference), `by_length` (of translations; empty if sources are vectors),
+    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
+    does not translate, an unknown metric, pairs that cannot be read, and if `out` cannot be written.
     """
+    how = scoring(metric)
     if out is not None:
         check_place(Path(out))
     found = read_pairs(pairs, columns, format, encoding)
-    if not force:
+    if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
@@ -61,15 +67,11 @@ def evaluate_pairs(
     texts = [answer.text for answer in answers]
     if out is not None:
         write_text(Path(out), "".join(f"{line}\n" for line in _lines(found, texts)))
+    if how.tokenised and not force:
+        refuse_tokenised("hypotheses", texts)
     buckets = []  # vectors have no length
-    if not isinstance(translator.tokenizer, Numbers):
-        buckets = scores.by_length(found.sources, texts, found.targets, BOUNDS, force=True)
-    scored = {
-        "bleu": scores.bleu(texts, found.targets, force=force),
-        "chrf": scores.chrf(texts, found.targets, force=force),
-    }
-    if scores.tokenizer_for(found.targets) == "13a":  # the tokenizer of Multi30k's BLEU, for any script
-        scored["bleu_lowercase_tokens"] = scores.multi30k_bleu(texts, found.targets)
+    if how.by_length and not isinstance(translator.tokenizer, Numbers):
+        buckets = scores.by_length(found.sources, texts, found.references, BOUNDS, force=True)
     used = translator.search
     assert isinstance(used, Search)
     return {
@@ -78,8 +80,9 @@ def evaluate_pairs(
         "sentences": len(found),
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
-        "scores": {name: asdict(score) for name, score in scored.items()},
-        "exact": scores.exact_match_accuracy(texts, found.targets),
+        "scores": {name: asdict(score(texts, found.references)) for name, score in how.reported(found).items()},
+        "plain": how.plain(found),
+        "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
 
@@ -107,7 +110,9 @@ def render_scores(found: Mapping[str, Any]) -> str:
     how = "greedy" if search["beam_size"] == 1 else f"beam of {search['beam_size']}, score {search['formula']}"
     lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
     lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
-    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of translations that equal their reference")
+    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of texts that equal their reference")
+    for name, values in found["plain"].items():
+        lines.append(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in values.items()))
     lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"] if found["by_length"] else []
     for bucket in found["by_length"]:
         words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from unmask import huggingface
 from unmask.data.bitext import numbers
 from unmask.data.bitext.numbers import Numbers
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext
 from unmask.data.text import subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unmask.data.bitext import reading as bitext
 from unmask.data.bitext.numbers import NoVector
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext, check_apart, fitting, hold_out
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.runs.report import run_facts
@@ -54,7 +53,7 @@ def read(config: Translation, out: Path, *, resume: bool) -> Pairs:
         notes.append(f"The text gives only {tokenizer.size} pieces, not {wanted}.")
     sources, targets = encode(tokenizer, train)
     before = len(train.report.notes)
-    train, kept = bitext.fitting(
+    train, kept = fitting(
         train, [*map(len, sources)], [*map(len, targets)], longest=config.longest - 1, ratio=config.texts.ratio
     )
     notes += train.report.notes[before:]
@@ -85,9 +84,9 @@ def _texts(
     if texts.dev:
         dev = texts.pairs(texts.dev)
         fingerprints["dev"] = unchanged(dev, texts.dev, begun.get("dev"))
-        apart = () if texts.allow_overlap else bitext.check_apart(train, dev)
+        apart = () if texts.allow_overlap else check_apart(train, dev)
     else:
-        train, dev = bitext.hold_out(train, min(texts.heldout, len(train) // 10), seed)
+        train, dev = hold_out(train, min(texts.heldout, len(train) // 10), seed)
         apart = (f"No dev pairs are given: {len(dev):,} are held out of training.",)
     notes = [f"{train.description}.", *([f"{dev.description}."] if texts.dev else []), *apart]
     return train, dev, notes, fingerprints

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,11 +15,10 @@ from torch import nn
 from unmask import huggingface
 from unmask.data.bitext.batching import PairRows, PairSource, collate_pairs
 from unmask.data.bitext.batching import pairs as pair_loader
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.generate import Search, generate_all
 from unmask.kernels.formats import exactly
-from unmask.metrics import translation as metrics
 from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
 from unmask.nn import stored
@@ -28,6 +27,7 @@ from unmask.runs.run import BEST, Best, Run, claim
 from unmask.runs.translation import ending, origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.pairs import Pairs, encode, read
+from unmask.runs.translation.scoring import Scoring, scoring
 from unmask.runs.translation.texts import by_length, cut_short
 from unmask.serve.translator import LONGEST
 from unmask.train import checkpoint, distributed
@@ -38,41 +38,32 @@ from unmask.train.interrupt import cuttable
 __all__ = ["Learning", "Scores", "TrainTranslation", "Translation", "Vocabulary"]
 
 SHOWN = 6  # dev sentences whose translations are written to samples.jsonl at every evaluation
-OF_TRANSLATIONS: dict[str, Callable[..., metrics.Score]] = {"bleu": metrics.bleu, "chrf": metrics.chrf}
 
 
 @dataclass(frozen=True)
 class Scores:
     """The scores of a run.
 
-    metric  metric that decides which weights are kept
-    of      function from outputs for the first dev sources to metrics
+    metric      metric that decides which weights are kept
+    of          function from outputs for the first dev sources to metrics
+    signatures  metric -> its settings, for the record
     """
 
     metric: str
     of: Callable[[Sequence[str]], dict[str, float]]
+    signatures: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def exact(cls, dev: Bitext) -> Scores:
-        """The share of outputs that equal their reference, for sources with a single correct target."""
-        return cls("exact", lambda found: {"exact": metrics.exact_match_accuracy(found, dev.targets[: len(found)])})
-
-    @classmethod
-    def translation(cls, dev: Bitext) -> Scores:
-        """BLEU and chrF."""
-
-        def scored(found: Sequence[str]) -> dict[str, float]:
-            references = dev.targets[: len(found)]
-            return {name: score(found, references, force=True).value for name, score in OF_TRANSLATIONS.items()}
-
-        return cls("bleu", scored)
+    def by(cls, scoring: Scoring, dev: Bitext) -> Scores:
+        """Those of written texts, with the references of the dev pairs."""
+        return cls(scoring.metric, partial(scoring.values, pairs=dev), scoring.signatures)
 
 
 class TrainTranslation(Run):
     """A run that learns to generate one text from another: a translation, a date, a label in words.
 
     pairs   training pairs and dev pairs; None: those of `config.texts`
-    scores  scores of the outputs; None: exact matches for embedded pairs, BLEU for others
+    scores  scores of the outputs; None: those of `config.texts`
     """
 
     kind = "translation"
@@ -94,7 +85,7 @@ class TrainTranslation(Run):
         pairs = pairs or read(config, out, resume=resume)
         tokenizer, self.dev, self.fingerprints = pairs.tokenizer, pairs.dev, pairs.fingerprints
         self.config = config = origin.settled(config, tokenizer)
-        self.scores = scores or (Scores.exact if config.texts.embedded else Scores.translation)(self.dev)
+        self.scores = scores or Scores.by(scoring(config.texts.scores), self.dev)
         self.dev_sources, self.dev_targets = encode(tokenizer, self.dev)
         model = origin.build(config, resume=resume and bool(checkpoint.steps(out / "checkpoints")))
         most, only_here = config.longest - 1, huggingface.only_here(config.model)
@@ -160,14 +151,13 @@ class TrainTranslation(Run):
         huggingface.save(folder, self.model, self.processor, settings={"search": self.config.search.to_dict()})
 
     def facts(self) -> dict[str, Any]:
-        names = OF_TRANSLATIONS if self.scores.metric == "bleu" else {}
         return {
             "config": self.config.to_dict(),
             "notes": self.notes,
             "fingerprints": dict(self.fingerprints),
             "metric": self.scores.metric,
             "baseline": self.baseline,
-            "signatures": {name: score(["a"], ["a"], force=True).signature for name, score in names.items()},
+            "signatures": dict(self.scores.signatures),
         }
 
     def sentences(self, result: Result) -> list[str]:

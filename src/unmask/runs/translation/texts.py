@@ -11,9 +11,10 @@ import numpy as np
 from unmask.config import Config
 from unmask.data.bitext import dates
 from unmask.data.bitext import reading as bitext
-from unmask.data.bitext.reading import Bitext
+from unmask.data.bitext.pairs import Bitext
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
+from unmask.runs.translation.scoring import EXACT, scoring
 
 DATES, DATE_VECTORS = "dates", "date-vectors"
 EMBEDDED: dict[str, Callable[..., Bitext]] = {DATES: dates.pairs, DATE_VECTORS: dates.vectors}
@@ -37,6 +38,8 @@ class Texts(Config):
     ratio       leave out pairs in which one text is this many times as long as the other
     tokens      target tokens of a step, over all processes
     scored      dev pairs that are translated and scored at every evaluation
+    metric      bleu for translations, rouge for summaries, exact for texts with one right form; the first of its scores
+                decides which weights are kept. None: exact for dates, else bleu
     allow_overlap  continue even if more than a tenth of the dev pairs are also training pairs
     """
 
@@ -51,17 +54,24 @@ class Texts(Config):
     ratio: float | None = None
     tokens: int = 4_096
     scored: int = 500
+    metric: str | None = None
     allow_overlap: bool = False
 
     def check(self) -> None:
         """Raises UnmaskError for settings that would be ignored (dev pairs with dates, columns without a table), and
-        for a `most` below 1."""
+        for a `most` below 1 and an unknown metric."""
         if self.most is not None and self.most < 1:
             raise UnmaskError(f"There must be at least one training pair, not {self.most}: raise --most.")
+        scoring(self.scores)
         if self.embedded and self.dev:
             raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
         if (self.columns or self.format) and not (_is_table(self.train) or _is_table(self.dev)):
             raise UnmaskError(NO_TABLE)
+
+    @property
+    def scores(self) -> str:
+        """The name of the scores of dev pairs."""
+        return self.metric or (EXACT if self.embedded else "bleu")
 
     @property
     def embedded(self) -> Callable[..., Bitext] | None:
