@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.generate.prefixes import Fusion, alignment, most_likely, search
+from unmask.generate.prefixes import Fusion, alignment, most_likely, search, stretches
 from unmask.objectives.ctc import equation
 
 BLANK, SPACE = 0, 3
@@ -105,6 +105,33 @@ def test_the_best_path_is_aligned_with_itself():
     ends = np.cumsum([n for _, n in runs])
     wanted = [range(end - n, end) for (label, n), end in zip(runs, ends.tolist(), strict=True) if label != BLANK]
     assert alignment(log_p, labels, BLANK) == wanted
+
+
+@given(st.lists(st.integers(0, 3), max_size=60), st.integers(2, 20))
+@settings(max_examples=50, deadline=None)
+def test_stretches_cover_all_frames_and_end_in_the_longest_pause_of_their_second_half(path, longest):
+    log_p = np.where(np.arange(4) == np.array(path, int)[:, None], 0.0, -9.0)
+    found = list(stretches(log_p, BLANK, longest))
+    assert [f for own in found for f in own] == list(range(len(path)))
+    assert all(len(own) <= longest for own in found)
+    separate = True
+    for own in found[:-1]:
+        half = range(own.start + longest // 2, own.start + longest)
+        runs = [
+            (end - begin, begin, end)
+            for begin in half
+            for end in range(begin + 1, half.stop + 1)
+            if not any(path[begin:end])
+        ]
+        if runs:
+            longest_run = max(size for size, _, _ in runs)
+            assert own.stop in {end - size // 2 for size, _, end in runs if size == longest_run}
+        else:
+            assert len(own) == longest
+            separate = False
+    if separate:
+        labels = [label for own in found for label in most_likely(log_p[own.start : own.stop], BLANK)]
+        assert tuple(labels) == most_likely(log_p, BLANK)
 
 
 def test_the_search_is_bounded_by_the_loss():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -129,3 +132,34 @@ def test_layers_of_different_numbers_are_refused():
         Wav2Vec2(channels=(4, 4))
     with pytest.raises(UnmaskError, match="delay_dims, delay_kernels, delay_dilations must have one"):
         Hubert(delay_dims=(4, 4))
+
+
+def test_layer_drop_skips_whole_layers_in_training_alone():
+    """Each pass is one of all subsets of the layers, which occur as often as independent draws make them."""
+    page = Wav2Vec2(**SMALL).replace(layers=2, layer_drop=0.25, dropout=0.0, attention_dropout=0.0)
+    page = page.replace(activation_dropout=0.0, pre_norm=True)
+    stack = page.build(seed=0).stack
+    x_BTD = torch.randn(2, 5, page.dim, generator=torch.Generator().manual_seed(1))
+    wanted = {}
+    for kept in product((False, True), repeat=2):
+        y_BTD = x_BTD
+        for block, is_kept in zip(stack.blocks, kept, strict=True):
+            y_BTD = block(y_BTD) if is_kept else y_BTD
+        wanted[kept] = stack.norm(y_BTD).detach()
+    assert torch.equal(stack.eval()(x_BTD), wanted[True, True])
+    stack.train()
+    counts = Counter()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        for _ in range(400):
+            found = stack(x_BTD)
+            [kept] = [kept for kept, y_BTD in wanted.items() if torch.allclose(found, y_BTD, atol=1e-6)]
+            counts[kept] += 1
+        while kept != (False, True):
+            found = stack(x_BTD)
+            [kept] = [kept for kept, y_BTD in wanted.items() if torch.allclose(found, y_BTD, atol=1e-6)]
+    found.sum().backward()
+    assert all(not p.grad.any() for p in stack.blocks[0].parameters())
+    assert any(p.grad.any() for p in stack.blocks[1].parameters())
+    for kept, count in counts.items():
+        assert count / 400 == pytest.approx(math.prod(0.75 if one else 0.25 for one in kept), abs=0.08)

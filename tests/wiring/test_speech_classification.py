@@ -149,7 +149,7 @@ def test_the_loss_trace_is_the_golden_one(sounds, tmp_path):
     """A refactoring must not change it; after a change that is meant to, delete the file and run this twice."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    changes = {"speed": 0.1, "gain": 3.0, "noise": 0.5, "bands": 1, "shift": 0.02, "crop": 0.9}
+    changes = {"speed": 0.1, "gain": 3.0, "noise": 0.5, "silenced_bands": 1, "shift": 0.02, "crop": 0.9}
     try:
         finetune(config(sounds, epochs=4, lr=3e-3, **changes), tmp_path / "run")
     finally:
@@ -216,7 +216,7 @@ def test_training_without_changes_is_plain(sounds):
 
 
 def test_batches_of_training_depend_on_the_generator_and_fit_the_rows(sounds):
-    plain, changed = encoded(sounds, speed=0.3, crop=0.6, noise=1.0, bands=2)
+    plain, changed = encoded(sounds, speed=0.3, crop=0.6, noise=1.0, silenced_bands=2)
     groups = [plain.examples[i : i + 1] for i in range(18)]
     one, two, other = (changed.collate(groups, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert torch.equal(one.signal.values, two.signal.values)
@@ -246,9 +246,9 @@ def test_masked_frames_are_spans_and_need_a_vector(sounds):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"speed": 1.0}, "--speed, --noise and --masks are shares"),
-        ({"noise": 1.5}, "--speed, --noise and --masks are shares"),
-        ({"gain": -1.0}, "--gain and --bands must be at least 0"),
+        ({"speed": 1.0}, "--speed and --masks must be at least 0 and below 1, and --noise at least 0 and at most 1"),
+        ({"noise": 1.5}, "--speed and --masks must be at least 0 and below 1, and --noise at least 0 and at most 1"),
+        ({"gain": -1.0}, "--gain and --silenced-bands must be at least 0"),
         ({"span": 5}, "--span is for --masks"),
         ({"crop": 0.0}, "--crop is a share of a recording"),
     ],

@@ -26,6 +26,8 @@ from unmask.errors import UnmaskError
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.runs.finetuning import FineTuning, begun, evaluate, finetune
+from unmask.runs.finetuning.encoder import prepare
+from unmask.runs.finetuning.prepared import Notes
 from unmask.serve import Predictor
 from unmask.serve.http.app import build
 from unmask.serve.http.pool import Pool
@@ -140,6 +142,27 @@ def test_the_loss_is_that_of_torch_on_the_outputs_at_the_frames():
     assert (float(empty.sum.detach()), empty.count) == (0.0, 0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "strategy", "lr"),
+    [
+        ({}, "upper", 4e-3),
+        ({"strategy": "full", "lr": 1e-3}, "full", 1e-3),
+        ({"from_scratch": "yes"}, "full", 4e-3),
+        ({"dim": 264}, "upper", 2e-4),
+    ],
+)
+def test_defaults_of_a_pre_trained_model(room, tmp_path, changes, strategy, lr):
+    """Convolutions over samples stay as they are; small models learn faster than large ones."""
+    sizes = {"dim": changes.get("dim", 16), "layers": 1, "heads": 2, "hidden": 8, "position_groups": 2}
+    page = Wav2Vec2(**sizes, channels=(8, 8), kernels=(10, 8), strides=(8, 8))
+    huggingface.save(tmp_path / "w", page.build(seed=0), RecordingProcessor(rate=RATE).for_model(page))
+    (tmp_path / "w" / "run.json").write_text(json.dumps({"config": {"training": {"optimizer": {"lr": 2e-3}}}}))
+    given = {name: value for name, value in changes.items() if name != "dim"}
+    made = FineTuning().override({"model": tmp_path / "w", "task": "speech-recognition", "seeds": 1, **given})
+    prepared = prepare(made.override({"train": room / "train.tsv", "dev": room / "dev.tsv"}), Notes(None))
+    assert (prepared.config.transfer.strategy, prepared.config.fit.optimizer.lr) == (strategy, pytest.approx(lr))
+
+
 # ------------------------------------------------------------------------------------------------ a run
 
 
@@ -213,7 +236,7 @@ def test_the_loss_trace_is_the_golden_one(room, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        changed = {"speed": 0.1, "bands": 1, "noise": 0.5}
+        changed = {"speed": 0.1, "silenced_bands": 1, "noise": 0.5}
         finetune(config(room, epochs=0.1, least_steps=12, lr=1e-3, **changed), tmp_path / "run")
     finally:
         torch.set_num_threads(threads)
@@ -277,6 +300,16 @@ def test_transcripts_that_do_not_fit_are_left_out_and_named(room, tmp_path):
         finetune(config(room, length=3), tmp_path / "none")
 
 
+def test_predict_says_what_a_pre_trained_folder_is(room, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "--model", str(room / "trunk"), str(room / "dev0.wav")])
+    said = capsys.readouterr().err
+    assert f"{room / 'trunk'} is a pre-trained model of recordings, which has learned no task yet: " in said
+    [command] = re.findall(r"unmask (finetune .*?) \(or .*speech-recognition", said)
+    _, rest = parser().parse_known_args(shlex.split(command))
+    assert FineTuning().override(overrides(rest)).model == room / "trunk"
+
+
 def test_wrong_rows_and_options(room, tmp_path):
     with pytest.raises(UnmaskError, match="has no transcripts"):
         finetune(config(room, train=room), tmp_path / "o")
@@ -307,7 +340,7 @@ def test_the_code_and_the_commands_of_the_page_are_valid():
     [code] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(compile(code, "docs/speech_recognition.md", "exec", dont_inherit=True), {"__name__": "page"})
     found = re.findall(r"(?m)^unmask (.*)$", text)
-    assert len(found) == 6
+    assert len(found) == 7
     for command in found:
         words = shlex.split(command, comments=True)
         _, rest = parser().parse_known_args(words)

@@ -154,7 +154,9 @@ def test_other_speakers_replace_those_of_a_folder(run, sounds, tmp_path):
     finetune(
         config(sounds, **changes).override({"dev": tmp_path / "rows.tsv", "allow_overlap": "yes"}), tmp_path / "run"
     )
-    model = huggingface.load(tmp_path / "run").model
+    loaded = huggingface.load(tmp_path / "run")
+    model = loaded.model
+    assert loaded.labels == ("ann", "bob", "cid")
     assert [model.heads[name].asked.outputs for name in ("verification", "speakers")] == [16, 3]
 
 

@@ -7,7 +7,7 @@ Shapes: F frames of a recording, S labels of a transcript, C labels and the blan
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
@@ -59,6 +59,24 @@ def most_likely(log_p_FC: np.ndarray, blank: int) -> tuple[int, ...]:
     """The labels [S] of the most probable alignment: the most probable label of each frame, without repetitions, then
     without blanks ("best path decoding", Graves et al. 2006, section 3.2)."""
     return tuple(label for label, _ in groupby(log_p_FC.argmax(-1).tolist()) if label != blank)
+
+
+def stretches(log_p_FC: np.ndarray, blank: int, longest: int) -> Iterator[range]:
+    """Ranges of at most `longest` frames, which follow each other and cover all: each ends in the middle of the longest
+    pause of its second half, of frames whose most probable label is the blank; without one, after `longest` frames."""
+    pauses_F = log_p_FC.argmax(-1) == blank
+    begin = 0
+    while len(pauses_F) - begin > longest:
+        first = begin + longest // 2
+        runs = [(is_pause, len(list(run))) for is_pause, run in groupby(pauses_F[first : begin + longest].tolist())]
+        ends = first + np.cumsum([size for _, size in runs])
+        size, end = max(
+            ((size, int(end)) for (is_pause, size), end in zip(runs, ends, strict=True) if is_pause),
+            default=(0, begin + longest),
+        )
+        yield range(begin, end - size // 2)
+        begin = end - size // 2
+    yield range(begin, len(pauses_F))
 
 
 def search(

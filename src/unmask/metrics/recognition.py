@@ -5,6 +5,7 @@ Shapes: R tokens of a reference, H tokens of a hypothesis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,31 +48,38 @@ Pair = tuple[str | None, str | None]
 def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[Pair]:
     """The pairs of an alignment with the fewest errors (Levenshtein 1966): equal tokens, substitutions, deletions
     (token, None) and insertions (None, token). Of several such alignments, errors come as early as possible."""
-    costs = _distances(reference, hypothesis)
+    numbers = {token: i for i, token in enumerate(dict.fromkeys([*reference, *hypothesis]))}
+    reference_R, hypothesis_H = (np.array([numbers[x] for x in side], np.int32) for side in (reference, hypothesis))
     i, j = len(reference), len(hypothesis)
+    size = math.isqrt(i) + 1  # rows of a block: kept are the first one of each block, and all of one block
+    kept = [np.arange(j + 1, dtype=np.int32)]
+    for begin in range(0, i, size):
+        kept.append(_distances(kept[-1], reference_R[begin : begin + size], hypothesis_H)[-1].copy())
     found: list[Pair] = []
-    while i or j:
-        if i and j and costs[i, j] == costs[i - 1, j - 1] + (reference[i - 1] != hypothesis[j - 1]):
-            i, j = i - 1, j - 1
-            found.append((reference[i], hypothesis[j]))
-        elif i and costs[i, j] == costs[i - 1, j] + 1:
-            i -= 1
-            found.append((reference[i], None))
-        else:
-            j -= 1
-            found.append((None, hypothesis[j]))
+    for begin in range(max(0, i - 1) // size * size, -1, -size):
+        costs = _distances(kept[begin // size], reference_R[begin : begin + size], hypothesis_H)
+        while i > begin or (j and not begin):
+            row = i - begin
+            if row and j and costs[row, j] == costs[row - 1, j - 1] + (reference[i - 1] != hypothesis[j - 1]):
+                i, j = i - 1, j - 1
+                found.append((reference[i], hypothesis[j]))
+            elif row and costs[row, j] == costs[row - 1, j] + 1:
+                i -= 1
+                found.append((reference[i], None))
+            else:
+                j -= 1
+                found.append((None, hypothesis[j]))
     return found[::-1]
 
 
-def _distances(reference: Sequence[str], hypothesis: Sequence[str]) -> np.ndarray:
-    """[R + 1, H + 1] the edit distance of each beginning of the reference to each beginning of the hypothesis."""
-    numbers = {token: i for i, token in enumerate(dict.fromkeys([*reference, *hypothesis]))}
-    reference_R, hypothesis_H = (np.array([numbers[x] for x in side], np.int64) for side in (reference, hypothesis))
+def _distances(first: np.ndarray, reference_R: np.ndarray, hypothesis_H: np.ndarray) -> np.ndarray:
+    """[R + 1, H + 1] the edit distance of each beginning of the reference to each beginning of the hypothesis, from the
+    distances [H + 1] before these tokens of the reference."""
     R, H = len(reference_R), len(hypothesis_H)
-    columns, costs = np.arange(H + 1), np.empty((R + 1, H + 1), np.int64)
-    costs[0] = columns
+    columns, costs = np.arange(H + 1, dtype=np.int32), np.empty((R + 1, H + 1), np.int32)
+    costs[0] = first
     for i in range(1, R + 1):
-        costs[i, 0] = i
+        costs[i, 0] = costs[i - 1, 0] + 1
         costs[i, 1:] = np.minimum(costs[i - 1, 1:] + 1, costs[i - 1, :-1] + (hypothesis_H != reference_R[i - 1]))
         # An insertion depends on the same row: costs[i, j] = min over k <= j of costs[i, k] + (j - k).
         costs[i] = np.minimum.accumulate(costs[i] - columns) + columns

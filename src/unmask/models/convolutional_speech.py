@@ -41,6 +41,11 @@ class ConvolutionalSpeech(SpeechEncoder):
     def window(self) -> int:
         return reach(self.kernels, self.strides)[1]
 
+    @property
+    def adapted(self) -> str:
+        """The convolutions stay as they are (Baevski et al. 2020, section 4.3)."""
+        return "upper"
+
     def front(self) -> Features:
         sizes = zip((1, *self.channels), self.channels, self.kernels, self.strides, strict=False)
         return Convolutions([self._layer(i, *size) for i, size in enumerate(sizes)], gradient=self.feature_gradient)

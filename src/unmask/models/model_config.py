@@ -53,6 +53,11 @@ class ModelConfig(Config, ABC):
         return None
 
     @property
+    def adapted(self) -> str:
+        """The usual strategy by which a task trains a pre-trained model (`runs.transfer.Transfer.strategy`)."""
+        return "full"
+
+    @property
     @abstractmethod
     def offers(self) -> frozenset[str]:
         """The properties of the model that objectives of pre-training may require (`ObjectiveConfig.requires`):

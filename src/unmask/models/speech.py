@@ -20,6 +20,7 @@ from unmask.nn import (
     Block,
     Classifier,
     FeedForward,
+    LayerDrop,
     Residual,
     Stack,
     truncated_normal,
@@ -47,6 +48,7 @@ class SpeechEncoder(ModelConfig):
     dropout             after the embedding and sub-layers  feature_dropout     on projected features
     attention_dropout   on attention weights               activation_dropout  inside the feed-forward
     head_dropout        before the outputs of frames       std   of the initialisation
+    layer_drop          share of the blocks that training skips (`LayerDrop`)
     hides               whether it has a vector for masked frames
     mixes               whether heads read a learned mean of all layers instead of the last one
     compared            width of the vectors that pre-training compares
@@ -72,6 +74,7 @@ class SpeechEncoder(ModelConfig):
     attention_dropout: float = 0.1
     activation_dropout: float = 0.1
     head_dropout: float = 0.1
+    layer_drop: float = 0.0
     eps: float = 1e-5
     std: float = 0.02
     hides: bool = True
@@ -140,7 +143,8 @@ class SpeechEncoder(ModelConfig):
         return Residual(f, after=self.norm(), dropout=self.dropout)
 
     def stack(self) -> Stack:
-        return Stack([self.block() for _ in range(self.layers)], norm=self.norm() if self.pre_norm else None)
+        norm = self.norm() if self.pre_norm else None
+        return Stack([self.block() for _ in range(self.layers)], norm=norm, skip=LayerDrop(self.layer_drop))
 
     def token_head(self, head: Head, token: nn.Embedding | None) -> nn.Module:
         """Classes of a frame, such as the characters of CTC."""

@@ -49,8 +49,9 @@ class SpeechModel(StackModel):
             hidden_BTD: Tensor = self.stack(x_BTD, mask=mask)
             return hidden_BTD
         states, bias = [x_BTD], mask.bias(x_BTD.shape[1], x_BTD.shape[1], x_BTD.device)
+        assert isinstance(self.stack, Stack)  # only a Transformer has a mean of layers
         for block in self.stack.blocks:
-            states.append(block(states[-1], bias=bias))
+            states.append(self.stack.skip(states[-1], block(states[-1], bias=bias)))
         mixed_BTD: Tensor = self.mix(states)
         return mixed_BTD
 

@@ -36,7 +36,7 @@ from unmask.nn.convolutional_stacks import (
     normalised_linear,
 )
 from unmask.nn.crf import LinearChainCRF
-from unmask.nn.dropout import Dropout, DropPath
+from unmask.nn.dropout import Dropout, DropPath, LayerDrop
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
 from unmask.nn.head import (
     Classifier,
@@ -116,6 +116,7 @@ __all__ = [
     "KeyValues",
     "Keys",
     "LanguageModelHead",
+    "LayerDrop",
     "Learned",
     "LearnedGrid",
     "LinearChainCRF",

@@ -17,7 +17,7 @@ from unmask.errors import UnmaskError
 from unmask.kernels.linear import Linear, joint
 from unmask.nn.attention import Attention
 from unmask.nn.cache import BlockCache, Cache, KeyValues
-from unmask.nn.dropout import Dropout, DropPath
+from unmask.nn.dropout import Dropout, DropPath, LayerDrop
 from unmask.nn.mask import Bias, CrossMask, Mask
 from unmask.nn.position import Position
 
@@ -186,6 +186,7 @@ class Stack(nn.Module):
     order     index of the block of each layer; ALBERT is `Stack([block], order=[0] * 12)`, its parameters stored once
     position  a scheme whose bias all layers share (T5, ALiBi)
     norm      norm of the last block's output; pre-norm models need one
+    skip      which of the input and the output of a layer the next one reads; None: the output
     """
 
     def __init__(
@@ -195,12 +196,13 @@ class Stack(nn.Module):
         order: Sequence[int] | None = None,
         position: Position | None = None,
         norm: nn.Module | None = None,
+        skip: LayerDrop | None = None,
     ):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.order = list(range(len(blocks)) if order is None else order)
         self.position = (position or Position()).fits("a Stack", "bias")
-        self.norm = norm or nn.Identity()
+        self.norm, self.skip = norm or nn.Identity(), skip or LayerDrop(0.0)
 
     def forward(
         self,
@@ -231,9 +233,10 @@ class Stack(nn.Module):
         bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device))
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
         for i in self.order:
-            x_BTD = self.blocks[i](
+            y_BTD = self.blocks[i](
                 x_BTD, bias=bias, memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
             )
+            x_BTD = self.skip(x_BTD, y_BTD)
         return self.norm(x_BTD)
 
     def begin(self, memory: Tensor | None = None, *, memory_mask: Mask | None = None, width: int = 1) -> Cache:

@@ -36,8 +36,8 @@ def wav2vec2_tiny() -> Pretraining:
 
 def wav2vec2_base() -> Pretraining:
     """The same at 16 kHz by wav2vec 2.0 base (95 M parameters): crops of 250,000 samples, 1.6 hours a step, 400,000
-    steps, as published (Baevski et al. 2020, section 4.2, and the authors' configuration), but without LayerDrop."""
-    model = Wav2Vec2(feature_dropout=0.1, quantiser_dropout=0.1, feature_gradient=0.1)
+    steps, as published (Baevski et al. 2020, section 4.2, and the authors' configuration)."""
+    model = Wav2Vec2(feature_dropout=0.1, quantiser_dropout=0.1, feature_gradient=0.1, layer_drop=0.05)
     schedule = Schedule(warmup=32_000)
     training = Training(steps=400_000, optimizer=_published(5e-4), schedule=schedule, log_every=100)
     rows = Rows(tokens=781, batch=360, first=None, micro_batch=5, workers=4)
@@ -89,7 +89,10 @@ def hubert_base() -> Pretraining:
     training = Training(steps=250_000, optimizer=optimizer, schedule=schedule, log_every=100)
     rows = Rows(tokens=781, batch=90, first=None, micro_batch=6, workers=4)  # 250 k samples a row
     return Pretraining(
-        model=Hubert(feature_gradient=0.1), objective=MaskedClustersConfig(), rows=rows, training=training
+        model=Hubert(feature_gradient=0.1, layer_drop=0.05),
+        objective=MaskedClustersConfig(),
+        rows=rows,
+        training=training,
     )
 
 

@@ -80,7 +80,7 @@ def vgg_tiny() -> FineTuning:
 
 def mfcc_cnn_tiny() -> FineTuning:
     """Recordings of up to a second or so, by four convolutions over cepstra (0.1 M parameters): minutes on a laptop."""
-    options = SpeechOptions(speed=0.1, shift=0.1, noise=0.5, bands=2)
+    options = SpeechOptions(speed=0.1, shift=0.1, noise=0.5, silenced_bands=2)
     optimizer = Optimizer(algorithm="adamw", lr=5e-3, weight_decay=0.05)
     fit = Fit(minutes=5.0, batch_size=64, optimizer=optimizer, schedule=Schedule(warmup=0.05))
     return _new(MfccCnn(**MFCC_SIZES["tiny"]), options, fit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from unmask.data.files.lines import lines
 from unmask.errors import UnmaskError
 from unmask.generate.ngrams import NGrams, counted
@@ -34,11 +36,14 @@ def language_model(place: Path | str) -> LanguageModel:
 
 
 def _of_folder(folder: Path) -> LanguageModel:
-    scorer = Scorer(folder)
-    scorer.language_model()  # raises UnmaskError for another kind of model
+    """By the tokens of the words, which one space separates: the sum of log p of each token, and of the end."""
+    scoring = Scorer(folder).language_model()  # raises UnmaskError for another kind of model
 
     @lru_cache(KEPT)
-    def log_p(text: str) -> float:
-        return float(scorer.scores([text])[0])
+    def log_p(text: str) -> tuple[float, float]:
+        """Of a text as the beginning of one, and as all of it."""
+        [found] = scoring.log_probabilities([text])
+        whole = float(found.sum(dtype=np.float64))
+        return whole - float(found[-1]), whole
 
-    return lambda words, ends: log_p(" ".join(words)) if words else 0.0
+    return lambda words, ends: log_p(" ".join(words))[ends] if words or ends else 0.0

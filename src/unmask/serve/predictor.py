@@ -82,12 +82,12 @@ class Predictor(Answering):
         self._loaded = replace(loaded, model=self.model)
         heads = set(self.model.heads)
         kind = task_found(heads, loaded.settings)
+        if kind is None and not found_in(heads):
+            raise UnmaskError(_unanswered(loaded, self._owner))
         self.processor = (kind or Task).processor_of(loaded, self._owner)
         self.task: Task | None = None
         if kind is not None:
             self.task = task_of(self.model, loaded.labels, loaded.settings)
-        elif not found_in(heads):
-            raise UnmaskError(f"The model has no head that answers: {_instead(self.model)}.")
         if no_answer is not None:
             self.task = doubting(self.task, no_answer)
         if search is not None:
@@ -248,8 +248,20 @@ def most_of(task: type[Task] | None) -> int:
     return max(MOST_TOKENS, 0 if task is None else task.usual_length)
 
 
-def _instead(model: Model) -> str:
-    """Advice for a model without a head that answers."""
-    if model.continues_prompt:
-        return "it continues texts, so use `unmask generate`, or fine-tune it first"
-    return "fine-tune it first, or use one with its mlm head"
+def _unanswered(loaded: Loaded[Model], owner: object) -> str:
+    """What a model without a head that answers is, and what to do with it. Raises UnmaskError for one without a
+    tokenizer that no task reads."""
+    tasks = [name for name, task in TASKS.items() if task.items in loaded.model.config.offers]
+    if tasks:
+        items, folder = TASKS[tasks[0]].items, owner if isinstance(owner, Path | str) else "FOLDER"
+        others = f" (or {', '.join(tasks[1:])})" if tasks[1:] else ""
+        return (
+            f"{owner} is a pre-trained model of {items}, which has learned no task yet: fine-tune it with unmask "
+            f"finetune --model {folder} --train ROWS --out runs/mine --task {tasks[0]}{others}."
+        )
+    loaded.require_tokenizer(owner)
+    if loaded.model.continues_prompt:
+        return (
+            "The model has no head that answers: it continues texts, so use `unmask generate`, or fine-tune it first."
+        )
+    return "The model has no head that answers: fine-tune it first, or use one with its mlm head."

@@ -46,7 +46,8 @@ class PictureTask(Task):
     row_class: ClassVar[type[Row]] = Picture
     rows_class: ClassVar[type[Rows]] = PictureRows
     folders = True
-    rate_share: ClassVar[float | None] = 0.1
+    items: ClassVar[str] = "pictures"
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "pictures with a label"
     form: ClassVar[Form] = FileForm("picture", Picture)
     tokens_at_once: ClassVar[int | None] = (
@@ -74,7 +75,7 @@ class PictureTask(Task):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read pictures."""
-        if "pictures" not in config.offers:
+        if cls.items not in config.offers:
             raise UnmaskError(
                 f"{owner} is a model that reads no pictures; take a ViT, a DeiT, a Swin, a CCT, a ResNet or a VGG."
             )

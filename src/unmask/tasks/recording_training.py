@@ -26,7 +26,7 @@ class Augmenting(TaskOptions):
     speed   change of the speed: 0.1 plays a recording at 0.9, 1 or 1.1 of its speed (Ko et al. 2015)
     gain    decibels by which a recording becomes louder or quieter; without effect where samples are normalised
     noise   share of the recordings to which white noise is added, 10 to 40 decibels below the recording
-    bands   bands of frequencies that are silenced, each of at most a tenth of the spectrum (Park et al. 2019)
+    silenced_bands  bands of frequencies that are silenced, each of at most a tenth of the spectrum (Park et al. 2019)
     masks   share of the frames that are masked in spans, as in the pre-training of wav2vec 2.0 (Baevski et al. 2020)
     span    frames of such a span
     """
@@ -34,15 +34,17 @@ class Augmenting(TaskOptions):
     speed: float = 0.0
     gain: float = 0.0
     noise: float = 0.0
-    bands: int = 0
+    silenced_bands: int = 0
     masks: float = 0.0
     span: int = 10
 
     def check(self) -> None:
         if not 0 <= self.speed < 1 or not 0 <= self.noise <= 1 or not 0 <= self.masks < 1:
-            raise UnmaskError("--speed, --noise and --masks are shares, at least 0 and below 1.")
-        if min(self.gain, self.bands) < 0 or self.span < 1:
-            raise UnmaskError("--gain and --bands must be at least 0, and --span at least 1.")
+            raise UnmaskError(
+                "--speed and --masks must be at least 0 and below 1, and --noise at least 0 and at most 1."
+            )
+        if min(self.gain, self.silenced_bands) < 0 or self.span < 1:
+            raise UnmaskError("--gain and --silenced-bands must be at least 0, and --span at least 1.")
         if self.span != Augmenting.span and not self.masks:
             raise UnmaskError("--span is for --masks, the share of masked frames: set it, or leave --span out.")
 
@@ -51,14 +53,14 @@ class Augmenting(TaskOptions):
         if self.masks and "masked frames" not in config.offers:
             raise UnmaskError(
                 f"A {type(config).__name__} has no vector for masked frames: leave --masks out, or silence bands of "
-                "frequencies with --bands."
+                "frequencies with --silenced-bands."
             )
 
     def parts(self, rate: int) -> list[Augmentation]:
         """The changes of samples, in their order."""
         parts: list[Augmentation] = [Speed(self.speed)] if self.speed else []
         parts += [Gain(self.gain)] if self.gain else []
-        parts += [SilencedBands(self.bands)] if self.bands else []
+        parts += [SilencedBands(self.silenced_bands)] if self.silenced_bands else []
         parts += [Maybe(Noise(), self.noise)] if self.noise else []
         return parts
 

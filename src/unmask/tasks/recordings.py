@@ -83,7 +83,8 @@ class RecordingTask(Task):
     row_class: ClassVar[type[Row]] = Recording
     rows_class: ClassVar[type[Rows]] = LabelledRecordingRows
     folders = True
-    rate_share: ClassVar[float | None] = 0.1
+    items: ClassVar[str] = "recordings"
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "recordings with a label"
     form: ClassVar[Form] = FileForm("recording", Recording)
     usual_length: ClassVar[int] = USUAL_LENGTH
@@ -112,7 +113,7 @@ class RecordingTask(Task):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read recordings."""
-        if "recordings" not in config.offers:
+        if cls.items not in config.offers:
             raise UnmaskError(f"{owner} is a model that reads no recordings; take a wav2vec 2.0, a HuBERT or a CPC.")
 
     @classmethod
@@ -130,11 +131,22 @@ class RecordingTask(Task):
         """The target of a row, [1]."""
         raise NotImplementedError
 
+    def windows(self, recording: Recording, processor: RecordingProcessor, length: int) -> Sequence[Recording]:
+        """The parts in which a recording is read. By default it is one, which is cut after `length` frames."""
+        return (recording,)
+
     def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
-        found = [(i, one, row) for i, row in enumerate(rows) if isinstance(row, Recording) for one in row.recordings]
-        recordings, targets = [one for _, one, _ in found], [self.target(row) for _, _, row in found]
-        examples = RecordingExamples(recordings, processor, self.name, targets, longest=length)
-        owners = np.array([i for i, _, _ in found], np.int64)
+        found = [
+            (i, row, part, len(parts) > 1)
+            for i, row in enumerate(rows)
+            if isinstance(row, Recording)
+            for parts in (self.windows(one, processor, length) for one in row.recordings)
+            for part in parts
+        ]
+        recordings, targets = [part for _, _, part, _ in found], [self.target(row) for _, row, _, _ in found]
+        once = [number for number, (*_, several) in enumerate(found) if several]
+        examples = RecordingExamples(recordings, processor, self.name, targets, longest=length, once=once)
+        owners = np.array([i for i, *_ in found], np.int64)
         cut = tuple(dict.fromkeys(owners[list(examples.cut)].tolist()))
         return Encoded(examples, owners, rows, length, cut=cut, unit="frames")
 

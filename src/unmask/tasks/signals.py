@@ -124,7 +124,8 @@ class SignalTask(Task):
     row_class: ClassVar[type[Row]] = SignalRow
     rows_class: ClassVar[type[Rows]] = RecordRows
     folders = True
-    rate_share: ClassVar[float | None] = 0.1
+    items: ClassVar[str] = "signals"
+    rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "records of sensors with a label"
     form: ClassVar[Form] = SignalForm()
     usual_length: ClassVar[int] = 1 << 16  # segments: the seconds of a window are the limit
@@ -191,7 +192,7 @@ class SignalTask(Task):
     @classmethod
     def check_model(cls, config: ModelConfig, owner: object) -> None:
         """Raises UnmaskError for a model that does not read signals."""
-        if "signals" not in config.offers:
+        if cls.items not in config.offers:
             raise UnmaskError(
                 f"{owner} is a model that reads no signals; take a MINA, or train one: unmask train mina."
             )

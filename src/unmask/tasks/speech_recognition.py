@@ -32,6 +32,7 @@ from unmask.models.model import Model
 from unmask.objectives.ctc import ctc, frames_needed
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.encoded import Encoded
+from unmask.tasks.lengths import windows
 from unmask.tasks.recording_references import nearest_by_cepstra
 from unmask.tasks.recording_training import Augmenting
 from unmask.tasks.recordings import RecordingRows, RecordingTask
@@ -42,6 +43,7 @@ from unmask.tasks.transcripts import Decoding, Searching, Spoken, tables_of
 from unmask.types import Batch, Head, Loss
 
 SHOWN = 40  # characters in a sentence
+CELLS = 1 << 24  # most frames times characters of a recording whose loss is computed
 SILENT = 0.9  # share of missing words from which a model writes almost nothing
 
 
@@ -101,6 +103,10 @@ class SpeechRecognition(RecordingTask):
     rows_class: ClassVar[type[Rows]] = TranscriptRows
     options_class = RecognitionOptions
     metric = "wer"
+    rate_shares = (
+        2.0,
+        0.1,
+    )  # small models are pre-trained for minutes, and must change much (docs/speech_recognition.md)
     panel, gives = "transcribe", "transcripts with the times of words"
     rows_are = "recordings with a transcript"
     reference = "the most frequent transcript, or no words"
@@ -157,17 +163,31 @@ class SpeechRecognition(RecordingTask):
         labels = self.characters.labels(row.text)
         return np.zeros(1, np.int64), labels, np.array([len(labels)])
 
+    def windows(self, recording: Recording, processor: RecordingProcessor, length: int) -> Sequence[Recording]:
+        """Windows of `length` frames, which overlap."""
+        frames, rate, hop = processor.frames(recording.count(processor.rate)), processor.rate, processor.hop
+        if frames <= length:
+            return (recording,)
+        count = processor.samples(length)
+        return [recording.part(begin * hop, count, rate) for begin, _, _ in windows(frames, length)]
+
+    def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
+        encoded = super().encode(rows, processor, length)
+        return replace(encoded, split=int((np.bincount(encoded.owners) > 1).sum()))
+
     def for_training(self, encoded: Encoded, processor: RecordingProcessor) -> Encoded:
-        """Changed recordings, without those that would be cut, or whose transcript needs more frames than they have.
+        """Changed recordings, without those that are too long for one window, or too short for their transcript.
 
         Raises UnmaskError if no row remains.
         """
-        examples = encoded.examples
+        examples, own = encoded.examples, encoded.of_rows
         assert isinstance(examples, RecordingExamples)
-        needed = np.array([frames_needed(examples.target(i)[1]) for i in range(len(examples))])
-        fastest = np.floor(examples.lengths / (1 + self.augmenting.speed)) - (self.augmenting.speed > 0)
-        long, short = set(encoded.cut), set(np.flatnonzero(needed > fastest).tolist())
-        kept = [i for i in range(len(examples)) if i not in long | short]
+        firsts = [windows.start for windows in own]
+        needed = np.array([frames_needed(examples.target(first)[1]) for first in firsts])
+        fastest = np.floor(examples.lengths[firsts] / (1 + self.augmenting.speed)) - (self.augmenting.speed > 0)
+        long = {i for i, windows in enumerate(own) if windows.stop - windows.start > 1}
+        short = set(np.flatnonzero(needed > fastest).tolist())
+        kept = [i for i in range(len(own)) if i not in long | short]
         places = [row.place for row in encoded.rows]
         reasons = {
             f"longer than {encoded.length:,} frames": sorted(long),
@@ -180,9 +200,8 @@ class SpeechRecognition(RecordingTask):
         ]
         if not kept:
             raise UnmaskError(f"No recording can be trained on. {' '.join(notes)}")
-        changed = replace(
-            encoded, examples=examples.take(kept), owners=np.arange(len(kept)), cut=(), notes=tuple(notes)
-        )
+        of_kept = examples.take([firsts[i] for i in kept])
+        changed = replace(encoded, examples=of_kept, owners=np.arange(len(kept)), split=0, notes=tuple(notes))
         collate = self.augmenting.training(processor, round(encoded.length * (1 + self.augmenting.speed)) + 1)
         return replace(changed, rows=[encoded.rows[i] for i in kept], collate=collate)
 
@@ -209,11 +228,17 @@ class SpeechRecognition(RecordingTask):
         return Loss(losses_N.sum(), len(frames_N))
 
     def merge(self, parts: list[np.ndarray], encoded: Encoded, row: int) -> Spoken:
-        log_p_FC = np.concatenate(parts)
-        examples = encoded.examples
+        """The answer to a recording. Of windows, each frame is taken from the one where it is further inside."""
+        examples, recording = encoded.examples, encoded.rows[row]
         assert isinstance(examples, RecordingExamples)
-        hop = examples.processor.hop / examples.processor.rate
-        return Spoken(log_p_FC, self.decoding(log_p_FC, self.characters.blank_label), hop)
+        assert isinstance(recording, Recording)
+        processor = examples.processor
+        if len(parts) > 1:
+            ranges = windows(processor.frames(recording.count(processor.rate)), encoded.length)
+            parts = [part[low - begin : high - begin] for part, (begin, low, high) in zip(parts, ranges, strict=True)]
+        log_p_FC = np.concatenate(parts)
+        found = self.decoding(log_p_FC, self.characters.blank_label)
+        return Spoken(log_p_FC, found, processor.hop / processor.rate)
 
     def searching(self, search: Searching) -> SpeechRecognition:
         """The task with another search for its answers."""
@@ -233,9 +258,11 @@ class SpeechRecognition(RecordingTask):
         return [normalised(self.text(answer)) for answer in answers], [normalised(row.text) for row in rows]
 
     def metrics(self, answers: Sequence[Spoken], rows: Sequence[Row]) -> dict[str, float]:
-        """Error rates (`metrics.of_transcripts`); `loss` is the mean over the transcripts that fit into the frames."""
+        """Error rates (`metrics.of_transcripts`); `loss` is the mean over the transcripts that fit into the frames, and
+        that are not too long for its memory."""
         found = metrics.of_transcripts(*self._texts(answers, rows))
-        losses = np.array([self._loss(answer, row) for answer, row in zip(answers, rows, strict=True)])
+        pairs = [pair for pair in zip(answers, rows, strict=True) if len(pair[0].log_p_FC) * len(pair[1].text) <= CELLS]
+        losses = np.array([self._loss(answer, row) for answer, row in pairs])
         fitting = losses[np.isfinite(losses)]
         return {**found, "loss": float(fitting.mean()) if len(fitting) else 0.0}
 

@@ -61,7 +61,8 @@ class Task(Objective):
     references_are  description of `references`
     rows_are   description of the rows in a file
     one_label  whether each row has one label, so that rows can be sampled evenly by class
-    rate_share  default learning rate for a folder, as a share of that at which it was trained; None: that of `Fit`
+    items      what a model must read to learn the task, in `ModelConfig.offers`: "recordings"; empty for texts
+    rate_shares  default learning rates of small and of other folders, as shares of those of their runs; None: of `Fit`
     single_or_pairs  whether rows are texts or pairs, so that a model may have learned from single texts alone
     gives_vectors  whether the answer to a text is a vector, {"embedding": [numbers]}
     folders    whether its rows may also be a folder
@@ -91,7 +92,8 @@ class Task(Objective):
     references_are: ClassVar[str] = ""
     rows_are: ClassVar[str]
     one_label: ClassVar[bool] = False
-    rate_share: ClassVar[float | None] = None
+    items: ClassVar[str] = ""
+    rate_shares: ClassVar[tuple[float, float] | None] = None
     single_or_pairs: ClassVar[bool] = False
     gives_vectors: ClassVar[bool] = False
     folders: ClassVar[bool] = False

@@ -6,19 +6,20 @@ Shapes: F frames of a recording, C labels and the blank.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from unmask import metrics
 from unmask.data.recordings.characters import Characters
 from unmask.errors import UnmaskError, plural
-from unmask.generate.prefixes import Fusion, LanguageModel, alignment, most_likely, search
+from unmask.generate.prefixes import Fusion, LanguageModel, alignment, most_likely, search, stretches
 
 WORST = 20  # rows of a table
+AT_ONCE = 2_000  # frames that one search reads: its time and memory grow with the length of a transcript
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class Searching:
         return Decoding(self.beams, fusion)
 
 
+class Stretch(NamedTuple):
+    """Frames of a recording, and the labels of the best transcript there."""
+
+    frames: range
+    labels: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Decoding:
     """How transcripts are chosen.
@@ -69,11 +77,17 @@ class Decoding:
         language = f" and a language model of weight {self.fusion.weight:g}" if self.fusion else ""
         return f"Transcripts are found by a search with {plural(self.beams, 'beam')}{language}."
 
-    def __call__(self, log_p_FC: np.ndarray, blank: int) -> tuple[int, ...]:
-        """The labels of the best transcript."""
-        if self.beams == 1 and self.fusion is None:
-            return most_likely(log_p_FC, blank)
-        return search(log_p_FC, blank, self.beams, self.fusion)[0].labels
+    def __call__(self, log_p_FC: np.ndarray, blank: int) -> tuple[Stretch, ...]:
+        """The best transcript of each stretch of at most `AT_ONCE` frames."""
+        found = []
+        for frames in stretches(log_p_FC, blank, AT_ONCE):
+            own_FC = log_p_FC[frames.start : frames.stop]
+            if self.beams == 1 and self.fusion is None:
+                labels = most_likely(own_FC, blank)
+            else:
+                labels = search(own_FC, blank, self.beams, self.fusion)[0].labels
+            found.append(Stretch(frames, labels))
+        return tuple(found)
 
 
 @runtime_checkable
@@ -97,27 +111,38 @@ def searched(task: Any, search: Searching) -> Any:
 class Spoken:
     """The answer to a recording.
 
-    log_p_FC  log probabilities of the labels at each frame
-    labels    the best transcript
-    hop       seconds from one frame to the next
+    log_p_FC   log probabilities of the labels at each frame
+    stretches  the best transcript, of frames that follow each other
+    hop        seconds from one frame to the next
     """
 
     log_p_FC: np.ndarray
-    labels: tuple[int, ...]
+    stretches: tuple[Stretch, ...]
     hop: float
 
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """The best transcript."""
+        return tuple(label for stretch in self.stretches for label in stretch.labels)
+
+    def aligned(self, blank: int) -> Iterator[tuple[int, range]]:
+        """Each label of the transcript, and its frames in the most probable alignment of its stretch."""
+        for frames, labels in self.stretches:
+            own_FC = self.log_p_FC[frames.start : frames.stop]
+            for label, places in zip(labels, alignment(own_FC, labels, blank) if labels else (), strict=True):
+                yield label, range(frames.start + places.start, frames.start + places.stop)
+
     def words(self, characters: Characters) -> list[dict[str, Any]]:
-        """The words: {"word", "begin", "end", "probability"}: the seconds of the frames of its characters, by the most
-        probable alignment, and the geometric mean of their probabilities there."""
+        """The words: {"word", "begin", "end", "probability"}: the seconds of the frames of its characters, and the
+        geometric mean of their probabilities there."""
         found: list[dict[str, Any]] = []
-        frames = alignment(self.log_p_FC, self.labels, characters.blank_label) if self.labels else []
-        spelled = zip(self.labels, frames, strict=True)
+        spelled = self.aligned(characters.blank_label)
         for is_space, group in groupby(spelled, key=lambda pair: pair[0] == characters.space_label):
             if is_space:
                 continue
             word = list(group)
             begin, end = word[0][1].start * self.hop, word[-1][1].stop * self.hop
-            log_p = np.concatenate([self.log_p_FC[list(places), label] for label, places in word])
+            log_p = np.concatenate([self.log_p_FC[places, label] for label, places in word])
             text = characters.text(label for label, _ in word)
             times = {"begin": round(begin, 3), "end": round(end, 3)}
             found.append({"word": text, **times, "probability": float(np.exp(log_p.mean()))})
@@ -126,9 +151,8 @@ class Spoken:
     def letters(self, characters: Characters) -> list[dict[str, Any]]:
         """{"letter", "time", "probability"} of each label but spaces: the seconds of the frame of its alignment where
         it is most probable. Between these spikes, most frames are blank (Graves et al. 2006, figure 1)."""
-        frames = alignment(self.log_p_FC, self.labels, characters.blank_label) if self.labels else []
         found = []
-        for label, own in zip(self.labels, frames, strict=True):
+        for label, own in self.aligned(characters.blank_label):
             if label != characters.space_label:
                 best = max(own, key=lambda frame: self.log_p_FC[frame, label])
                 p = float(np.exp(self.log_p_FC[best, label]))

@@ -90,7 +90,7 @@ class Verification(RecordingTask, Compared):
     apart by a margin between cosines.
 
     loss         the training loss
-    speakers     C, number of training speakers; 0: the task is not trained
+    speakers     [C] names of the training speakers, in the order of their outputs; empty: the task is not trained
     vector_size  E
     augmenting   changes of the training recordings
     threshold    see `Compared`
@@ -111,14 +111,14 @@ class Verification(RecordingTask, Compared):
         self,
         loss: AdditiveMargin | None = None,
         *,
-        speakers: int = 0,
+        speakers: Sequence[str] = (),
         vector_size: int = 128,
         augmenting: Cropping | None = None,
         threshold: float | None = None,
     ) -> None:
-        self.margin, self.speakers, self.threshold = loss or AdditiveMargin(), speakers, threshold
+        self.margin, self.labels, self.threshold = loss or AdditiveMargin(), tuple(speakers), threshold
         self.augmenting = augmenting or Cropping()
-        compared = {SPEAKERS_HEAD: Head("prototypes", speakers)} if speakers else {}
+        compared = {SPEAKERS_HEAD: Head("prototypes", len(speakers))} if speakers else {}
         self.heads: Mapping[str, Head] = {self.name: Head("embedding", vector_size), **compared}
 
     @classmethod
@@ -126,8 +126,8 @@ class Verification(RecordingTask, Compared):
         options.check()
         cls.say_classes(sets, say)
         loss = AdditiveMargin(options.scale, options.margin)
-        size, speakers = options.vector_size, len(sets["train"].labels)
-        return cls(loss, speakers=speakers, vector_size=size, augmenting=options)
+        speakers = sorted(sets["train"].histogram())  # the order of `classes_of`
+        return cls(loss, speakers=speakers, vector_size=options.vector_size, augmenting=options)
 
     def encode(self, rows: Sequence[Row], processor: RecordingProcessor, length: int) -> Encoded:
         self._numbers = dict(zip((row.label for row in rows), classes_of(rows).tolist(), strict=True))

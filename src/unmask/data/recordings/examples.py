@@ -6,7 +6,7 @@ Shapes: N recordings, M targets of one.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Lock
@@ -31,6 +31,7 @@ class RecordingExamples(Sequence[Example]):
     targets  of each recording, its places [M] and values, and maybe lengths, as in `Example.targets`
     longest  most frames of a recording
     kept     bytes of decoded recordings that may stay in memory
+    once     numbers of recordings that never stay there, such as the windows of a long one
 
     Raises UnmaskError, which names the row, for a file whose header is damaged.
     """
@@ -44,12 +45,13 @@ class RecordingExamples(Sequence[Example]):
         *,
         longest: int,
         kept: int = KEPT,
+        once: Collection[int] = (),
     ) -> None:
         self.rows, self.processor, self.name, self.targets, self.longest = rows, processor, name, targets, longest
         self._frames = np.array([processor.frames(row.count(processor.rate)) for row in rows], np.int64)
         self._numbers: Sequence[int] = range(len(rows))
         self._decoded: dict[int, np.ndarray] = {}
-        self._room = [kept]
+        self._room, self._once = [kept], frozenset(once)
         self._lock = Lock()  # protects the two above: a loader and the threads of an evaluation read together
 
     def __len__(self) -> int:
@@ -92,6 +94,8 @@ class RecordingExamples(Sequence[Example]):
         found = self._decoded.get(number)
         if found is None:
             found = self.rows[number].samples(self.processor.rate, self.processor.samples(self.longest))
+            if number in self._once:
+                return found
             with self._lock:
                 if number not in self._decoded and found.nbytes <= self._room[0]:
                     self._room[0] -= found.nbytes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,11 @@ class Recording(Row):
         if most is not None:
             end = min(math.inf if end is None else end, self.begin + (most + 1) / rate)
         return decode(self.source, rate, self.begin, end, name=self._name)[:most]
+
+    def part(self, first: int, count: int, rate: int) -> Recording:
+        """The part of `count` samples from sample `first` on, at a rate."""
+        begin = round(self.begin * rate) + first
+        return replace(self, begin=begin / rate, end=(begin + count) / rate)
 
     def count(self, rate: int) -> int:
         """N, by the header of the file. Raises UnmaskError, which names the row, for a file that is no recording."""

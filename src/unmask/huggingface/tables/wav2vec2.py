@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from unmask.errors import UnmaskError
-from unmask.huggingface.parts import Own, Written
+from unmask.huggingface.parts import Own
 from unmask.huggingface.processors import RECORDINGS
 from unmask.huggingface.table import Names, Part, Table
 from unmask.huggingface.transcripts import Transcripts
@@ -33,6 +33,7 @@ FIELDS = {
     "attention_dropout": "attention_dropout",
     "feat_proj_dropout": "feature_dropout",
     "final_dropout": "head_dropout",
+    "layerdrop": "layer_drop",
     "initializer_range": "std",
     "layer_norm_eps": "eps",
     "feat_extract_norm": "conv_norm",
@@ -57,13 +58,11 @@ QUANTISER = {
     "proj_codevector_dim": "compared",
     "feat_quantizer_dropout": "quantiser_dropout",
 }
-WRITTEN = {"layerdrop": 0.0}  # `transformers` then trains all blocks, as unmask does
-
-# SpecAugment, LayerDrop and the loss: options of a run in unmask, and of no effect on answers.
+# SpecAugment and the loss: options of a run in unmask, and of no effect on answers.
 IGNORED = frozenset(
     """
     apply_spec_augment contrastive_logits_temperature ctc_loss_reduction ctc_zero_infinity diversity_loss_weight
-    gradient_checkpointing layerdrop mask_channel_length mask_channel_min_space mask_channel_other mask_channel_prob
+    gradient_checkpointing mask_channel_length mask_channel_min_space mask_channel_other mask_channel_prob
     mask_channel_selection mask_feature_length mask_feature_min_masks mask_feature_prob mask_time_length
     mask_time_min_masks mask_time_min_space mask_time_other mask_time_prob mask_time_selection
     num_adapter_layers adapter_kernel_size adapter_stride num_feat_extract_layers num_negatives output_hidden_size
@@ -180,7 +179,7 @@ def table(own: tuple[str, ...], **given: Any) -> Table[Any]:
         transposed=("objective",),
         ignored=IGNORED,
         nullable=frozenset({"pad_token_id"}),
-        parts=(Recordings(), Transcripts(), Written(WRITTEN), Own(own)),
+        parts=(Recordings(), Transcripts(), Own(own)),
         processor=RECORDINGS,
         trunk=trunk(prefix, "after", "embedding.norm"),
         required={"pre_norm": False},

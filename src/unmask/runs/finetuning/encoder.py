@@ -19,7 +19,7 @@ from unmask.data.labelled import glue
 from unmask.data.processor import Processor
 from unmask.errors import Stopped, UnmaskError
 from unmask.files import write_text
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.objectives import Objective
 from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
@@ -36,6 +36,7 @@ from unmask.train.display import Display
 UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in tokens
 ANEW = 1_000_003  # added to the seed when a run is started again
 INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # values of Fitted.stopped after a signal
+SMALL = 256  # width of a small model
 BOLD = 1e-3  # default learning rate when few weights are trained: a frozen trunk, LoRA
 
 
@@ -99,7 +100,9 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
-    config = config if searched else _with_rate(config, say)
+    fresh = config.from_scratch or config.page is not None
+    config = _with_strategy(config, None if fresh else sizes, say)
+    config = config if searched else _with_rate(config, sizes, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
@@ -108,7 +111,6 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
     config.fit.optimizer.build(loaded.model, scale=tuning.scale)
     processor = task.processor_of(loaded, start)
-    fresh = config.from_scratch or config.page is not None
     say(loaded.notice if not fresh else "Every weight is new: the model starts from scratch.")
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for rows in encoded.values():
@@ -239,16 +241,24 @@ def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:
     return config
 
 
-def _with_rate(config: FineTuning, say: Notes) -> FineTuning:
+def _with_strategy(config: FineTuning, pretrained: ModelConfig | None, say: Notes) -> FineTuning:
+    """The config with the usual strategy of a pre-trained model, unless another one is given."""
+    found = config.transfer.settled(pretrained)
+    if found != config.transfer and found.strategy != "full":
+        say(f"The strategy is {found.strategy}, as usual for a {type(pretrained).__name__}; full trains all weights.")
+    return config.replace(transfer=found.to_dict())
+
+
+def _with_rate(config: FineTuning, sizes: ModelConfig, say: Notes) -> FineTuning:
     """The config with the default learning rate of the strategy and of the model, unless another one is given."""
     if config.fit.optimizer.lr != Fit().optimizer.lr:
         return config
-    share, before = config.kind.rate_share, rate_of(config.model) if config.model is not None else None
+    shares, before = config.kind.rate_shares, rate_of(config.model) if config.model is not None else None
     if config.transfer.strategy in ("frozen", "lora"):
         lr = BOLD
         say(f"With the strategy {config.transfer.strategy}, the default learning rate is {lr:g}.")
-    elif share is not None and before is not None:
-        lr = share * before
+    elif shares is not None and before is not None:
+        lr = shares[sizes.width > SMALL] * before
         say(f"The default learning rate is {lr:g}, as {config.model} was trained at {before:g}.")
     else:
         return config

@@ -13,7 +13,7 @@ from torch import nn
 
 from unmask.config import Config
 from unmask.errors import UnmaskError, plural
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.nn import lora
 
 STREAMS = {"reinitialise": 1, "lora": 2}
@@ -31,7 +31,8 @@ rate at each step: at a rate that suits pre-trained weights, they would hardly m
 class Transfer(Config):
     """How a pre-trained model is adapted to a task. Every strategy trains the heads and the pooler.
 
-    strategy      "full": all weights (Devlin et al. 2018, section 3.2)
+    strategy      "auto": as the page of a pre-trained model recommends (`ModelConfig.adapted`); "full" for new weights
+                  "full": all weights (Devlin et al. 2018, section 3.2)
                   "frozen": no weights of the trunk, as a probe of what it has learned
                   "top": the last `layers` blocks
                   "upper": all but the layers that turn samples into features (Baevski et al. 2020, section 4.3)
@@ -51,7 +52,7 @@ class Transfer(Config):
     model of BERT's size and 1e-3 to 2e-3 on one of twenty million weights, with more epochs than for "full".
     """
 
-    strategy: Literal["full", "frozen", "top", "upper", "gradual", "lora"] = "full"
+    strategy: Literal["auto", "full", "frozen", "top", "upper", "gradual", "lora"] = "auto"
     layers: int = 2
     layer_decay: float = 1.0
     reinitialise: int = 0
@@ -59,6 +60,12 @@ class Transfer(Config):
     alpha: float = 8.0
     lora_dropout: float = 0.0
     target: tuple[str, ...] = ("query", "value")
+
+    def settled(self, pretrained: ModelConfig | None) -> Transfer:
+        """The same with a strategy in place of "auto": that of the page of a pre-trained model; None: new weights."""
+        if self.strategy != "auto":
+            return self
+        return self.replace(strategy="full" if pretrained is None else pretrained.adapted)
 
     def check(self) -> None:
         """Raises UnmaskError for a field that is set but that the strategy does not use."""
@@ -93,7 +100,7 @@ class Tuning:
     def on_step(self, step: int, total: int) -> None:
         """Freeze and unfreeze the weights for update number `step` (from 0) of `total`. The result depends on nothing
         else."""
-        if self.transfer.strategy in ("full", "lora"):
+        if self.transfer.strategy in ("auto", "full", "lora"):
             return
         reach = self.reach(step, total)
         if self.transfer.strategy == "gradual":
