@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,23 @@ LONGEST = 30.0  # seconds of a recording that a view shows
 STEP = 0.01  # seconds that an arrow key moves
 
 
+class Part(NamedTuple):
+    """The part of a recording that a view shows, in seconds: from `begin` to `end`, or as much as a view can show."""
+
+    begin: float = 0.0
+    end: float | None = None
+
+    @property
+    def last(self) -> float:
+        """Where reading ends: somewhat after what the view shows, so that the view knows that it leaves something
+        out."""
+        most = self.begin + LONGEST + 1
+        return most if self.end is None else min(self.end, most)
+
+
+WHOLE = Part()
+
+
 def recording(
     samples_N: np.ndarray,
     rate: int,
@@ -28,23 +46,27 @@ def recording(
     lanes: Sequence[Data] = (),
     charts: Sequence[Data] = (),
     step: float = STEP,
+    begin: float = 0.0,
     note: str = "",
 ) -> Data:
-    """The view: the first LONGEST seconds of a recording.
+    """The view: the first LONGEST seconds of a recording, or of a part of it.
 
     samples_N  float32 from -1 to 1, `rate` of them a second
     lead       the sentence above it
     lanes      rows below the spectrogram, with the same time axis: see `spans`, `stems` and `map_of`
     charts     line charts below, see `chart`
     step       seconds that an arrow key moves, such as those of a frame
+    begin      seconds at which the part begins in the whole recording; all other times count from there
     note       the sentence below it
     """
-    cut = "" if len(samples_N) <= LONGEST * rate else f"The view shows the first {LONGEST:g} seconds. "
+    where = f"{LONGEST:g} seconds from {begin:g} s on" if begin else f"the first {LONGEST:g} seconds"
+    cut = "" if len(samples_N) <= LONGEST * rate else f"The view shows {where}. "
     samples_N = samples_N[: int(LONGEST * rate)]
     return {
         "view": "recording",
         "lead": lead,
         "rate": rate,
+        "begin": begin,
         "seconds": len(samples_N) / rate,
         "samples": packed(samples_N, "int16"),
         "spectrogram": spectrogram(samples_N, rate),
