@@ -6,7 +6,7 @@ Shapes: N recordings of a batch, F frames of a recording, B rows, T frames of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -130,7 +130,7 @@ class RecordingObjective(Objective):
         """A row of one recording, with the same targets at every call."""
         return self.packed([example], len(example.tokens), np.random.default_rng(0))
 
-    def _drawn(self, samples_N: np.ndarray, hidden_M: Sequence[int]) -> np.ndarray:
+    def _drawn(self, samples_N: np.ndarray, hidden_M: Iterable[int]) -> np.ndarray:
         """A spectrogram without some frames."""
         first, hop = (self.processor.window - self.processor.hop) / 2, self.processor.hop
         seconds = [((first + frame * hop) / self.processor.rate) for frame in hidden_M]

@@ -197,8 +197,10 @@ class Opened:
             row = Recording(place="The recording", source=source, begin=part.begin, end=part.last)
             [found] = self.predictor.found([row])
             lanes = spoken(task.along(found))
-        drawn = {"masking": self.masks_frames, "lanes": lanes, "entries": entries, "seed": seed, "begin": part.begin}
-        return features(self.model, processor, samples_N, **drawn)
+        return features(
+            self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, entries=entries, seed=seed,
+            begin=part.begin,
+        )  # fmt: skip
 
     def signal(self, source: Path | bytes) -> Data:
         """A record as the model reads it: see `visualize.signals`. Raises UnmaskError for a model that reads something

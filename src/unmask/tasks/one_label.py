@@ -14,6 +14,8 @@ from torch import Tensor
 from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
+from unmask.data.recordings.segments import Framed
+from unmask.errors import UnmaskError
 from unmask.kernels.linear import Logits
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.labels import (
@@ -83,6 +85,10 @@ class OneLabel(Task):
             label, predicted = self.labels[true[i]], self.labels[probabilities[i].argmax()]
             shown.append(example(rows[i], label, predicted, float(probabilities[i].max()), pixels_HWC))
         return shown
+
+    def framed(self, rows: Sequence[Row], processor: Any) -> list[Framed]:
+        """The frames of recordings that lie in the times of rows. Raises UnmaskError for rows without times."""
+        raise UnmaskError("Only recordings have frames with times: leave --pooling frames out.")
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         commonest = np.bincount(self._true(train), minlength=len(self.labels)).argmax()
