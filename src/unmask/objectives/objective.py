@@ -177,6 +177,10 @@ class Objective:
         """
         return []
 
+    def amount(self, tokens: int) -> str:
+        """How much the tokens of a step are in units of the data, such as hours of sound; "" where they say it all."""
+        return ""
+
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
         """Probes from a held-out split, the same for every run on the corpus."""
         return []

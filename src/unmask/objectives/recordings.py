@@ -95,6 +95,10 @@ class RecordingObjective(Objective):
         values = self.processor.values(recording)[begin : begin + self.processor.samples(length)]
         return self.processor.framed(values)
 
+    def amount(self, tokens: int) -> str:
+        seconds = tokens * self.processor.hop / self.processor.rate
+        return f"{seconds / 3600:.3g} hours of sound" if seconds >= 3600 else f"{seconds:,.0f} s of sound"
+
     # -- probes
 
     def told(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:

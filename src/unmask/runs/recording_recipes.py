@@ -48,13 +48,13 @@ def xls_r() -> Pretraining:
     """XLS-R 0.3B on many languages: crops of 320,000 samples, 4.3 hours a step, one million steps, sharded over
     processes (Babu et al. 2021, section 3); the rate is that of the authors' large wav2vec 2.0.
 
-    Corpora of n samples are mixed by n^0.5. The other sizes: --model.layers 48 and so on, as `models/wav2vec2.py` has
-    them.
+    The labels of a corpus, which are its languages, are mixed by n^0.5 of their n samples, and then so are the corpora.
+    The other sizes: --model.layers 48 and so on, as `models/wav2vec2.py` has them; docs/scaling.md has the cost.
     """
     model = (
         Wav2Vec2().replace(**SIZES["xls-r-0.3b"]).replace(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
     )
-    objective = MaskedContrastiveConfig(penalty=0.0, projection=768, least_noise=0.1)
+    objective = MaskedContrastiveConfig(penalty=0.0, projection=768, least_noise=0.1, label_alpha=0.5)
     training = Training(
         steps=1_000_000,
         optimizer=_published(5e-3),
