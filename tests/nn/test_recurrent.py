@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,7 +18,8 @@ B, T, D, H = 4, 6, 5, 3
 LENGTHS = torch.tensor([4, 6, 1, 3])
 TORCH = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
 SHAPES = [(1, False), (2, False), (1, True), (3, True)]
-cells = pytest.mark.parametrize("cell", list(TORCH))
+of_torch = pytest.mark.parametrize("cell", list(TORCH))
+cells = pytest.mark.parametrize("cell", list(CELLS))
 shapes = pytest.mark.parametrize(("layers", "bidirectional"), SHAPES)
 lengths = pytest.mark.parametrize("lengths", [None, LENGTHS], ids=["full", "ragged"])
 
@@ -66,7 +68,7 @@ def same(a: RecurrentState, b: RecurrentState) -> None:
         torch.testing.assert_close(a.cell, b.cell)
 
 
-@cells
+@of_torch
 @shapes
 @lengths
 @pytest.mark.parametrize("path", ["forward", "unrolled"])
@@ -85,7 +87,7 @@ def test_equals_torch_with_gradients(cell, layers, bidirectional, lengths, path)
         torch.testing.assert_close(ours_grad, their_grad)
 
 
-@cells
+@of_torch
 def test_a_cell_equals_torch_cell(cell):
     theirs = {"rnn": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}[cell](D, H).double()
     ours = CELLS[cell](theirs.weight_ih, theirs.weight_hh, theirs.bias_ih, theirs.bias_hh)
@@ -95,6 +97,26 @@ def test_a_cell_equals_torch_cell(cell):
     output, after = ours.step(x, state)
     same(after, RecurrentState(*expected) if cell == "lstm" else RecurrentState(expected))
     torch.testing.assert_close(output, after.hidden)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("cell", ["gru", "gru-cho", "gru-chung"])
+def test_the_three_forms_of_a_gru_by_their_formulas(cell):
+    sizes = [(3, H, D), (3, H, H), (3, H), (3, H)]
+    W, U, b, c = (noise(*size, seed=i).numpy() for i, size in enumerate(sizes))
+    x, h = noise(D, seed=8).numpy(), noise(H, seed=9).numpy()
+    r, z = (sigmoid(W[i] @ x + b[i] + U[i] @ h + c[i]) for i in (0, 1))
+    after_product = W[2] @ x + b[2] + r * (U[2] @ h + c[2])
+    before_product = W[2] @ x + b[2] + U[2] @ (r * h) + c[2]
+    candidate = np.tanh(after_product if cell == "gru" else before_product)
+    wanted = (1 - z) * h + z * candidate if cell == "gru-chung" else z * h + (1 - z) * candidate
+    weights = (torch.from_numpy(part.reshape(3 * H, *part.shape[2:])) for part in (W, U, b, c))
+    output, state = CELLS[cell](*weights).step(torch.from_numpy(x)[None], RecurrentState(torch.from_numpy(h)[None]))
+    np.testing.assert_allclose(output[0].numpy(), wanted)
+    assert state.hidden is output
 
 
 @cells

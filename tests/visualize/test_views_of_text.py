@@ -228,10 +228,12 @@ def test_positions_of_models(model, tokenizer):
 
 def test_complexity_measures_what_it_names():
     found = complexity.complexity((4, 8), 16, repeats=1)
-    assert set(found["seconds"]) == set(found["formulas"]) == {"self-attention", "recurrent", "convolution"}
+    assert set(found["seconds"]) == {"self-attention", "recurrent", "convolution"}
+    assert set(found["formulas"]) == {*found["seconds"], "restricted self-attention"}
     assert all(len(times) == 2 and min(times) > 0 for times in found["seconds"].values())
     formulas = complexity.formulas(100)
     assert [formulas[name]["steps"] for name in ("self-attention", "recurrent", "convolution")] == [1, 100, 1]
+    assert complexity.formulas(128)["restricted self-attention"]["distance"] == 2  # two neighbourhoods of 64
     assert formulas["convolution"]["distance"] == 99  # a kernel of 3 reaches one place further with each layer
     for bad in ((), (8, 4), (0,), (10_000,)):
         with pytest.raises(UnmaskError, match="increasing"):

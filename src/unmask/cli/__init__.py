@@ -15,6 +15,7 @@ from unmask.cli import (
     data,
     export,
     generation,
+    lecture,
     process,
     serve,
     show,
@@ -93,6 +94,7 @@ def parser() -> Parser:
     generation.add_verbs(verbs)
     words.add_verbs(verbs)
     show.add_verbs(verbs)
+    lecture.add_verbs(verbs)
     export.add_verbs(verbs)
     serve.add_verbs(verbs)
     bench.add_verbs(verbs)

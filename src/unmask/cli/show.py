@@ -61,6 +61,8 @@ def add_verbs(verbs: Any) -> None:
         "Position embeddings of a model of texts or pictures, the biases of a Swin, or sinusoids without a model.",
     )
     _model(sub, required=False)
+    sub.add_argument("--length", type=int, default=64, metavar="N", help="positions of the sinusoids")
+    sub.add_argument("--dim", type=int, default=128, metavar="N", help="features of the sinusoids")
     _add_picture_verbs(group)
     sub = _verb(
         group,
@@ -225,7 +227,9 @@ def _vectors(model: str) -> Any:
 def _positions(options: argparse.Namespace) -> Data:
     from unmask.visualize import positions
 
-    return positions.of_model(_opened(options.model).model) if options.model else positions.sinusoidal()
+    if options.model:
+        return positions.of_model(_opened(options.model).model)
+    return positions.sinusoidal(options.length, options.dim)
 
 
 def _signal(options: argparse.Namespace) -> Data:

@@ -50,7 +50,7 @@ class RecurrentNetwork(ModelConfig):
     dim: int = 256
     hidden: int = 512
     layers: int = 2
-    cell: Literal["rnn", "lstm", "gru"] = "lstm"
+    cell: Literal["rnn", "lstm", "gru", "gru-cho", "gru-chung"] = "lstm"
     bidirectional: bool = False
     length: int | None = None
     tbptt: int | None = None

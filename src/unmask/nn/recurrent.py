@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +26,12 @@ class Cell(ABC):
 
     input_weight  [G * H, D]        hidden_weight  [G * H, H]
     input_bias    [G * H]           hidden_bias    [G * H]
+    layers        name of torch's layers with weights of these shapes
+    fused         whether these layers compute the same equations, as fused kernels
     """
+
+    layers: ClassVar[str]
+    fused: ClassVar[bool] = True
 
     input_weight: Tensor
     hidden_weight: Tensor
@@ -56,6 +62,8 @@ class Cell(ABC):
 class RNNCell(Cell):
     """h' = tanh(W x + U h) (Elman 1990). These equations and those of the other cells leave out the biases."""
 
+    layers = "rnn"
+
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         (wx,), (uh,) = self.of_input(x_BD), self.of_hidden(state.hidden)
         h = torch.tanh(wx + uh)
@@ -69,6 +77,8 @@ class LSTMCell(Cell):
     f = sigmoid(W_f x + U_f h)    forget gate              o = sigmoid(W_o x + U_o h)    output gate
     c' = f * c + i * g            h' = o * tanh(c')
     """
+
+    layers = "lstm"
 
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         assert state.cell is not None, "an LSTM's state has a cell"
@@ -91,6 +101,8 @@ class GRUCell(Cell):
     n = tanh(W_n x + r * (U_n h))                 h' = (1 - z) * n + z * h
     """
 
+    layers = "gru"
+
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         wx_r, wx_z, wx_n = self.of_input(x_BD)
         uh_r, uh_z, uh_n = self.of_hidden(state.hidden)
@@ -101,7 +113,50 @@ class GRUCell(Cell):
         return h, RecurrentState(h)
 
 
-CELLS: dict[str, type[Cell]] = {"rnn": RNNCell, "lstm": LSTMCell, "gru": GRUCell}
+class ChoGRUCell(Cell):
+    """The gated recurrent unit as first published, with the reset gate before the matrix product (Cho et al. 2014,
+    equations 5 to 8). It has no fused kernel.
+
+    r, z as in GRUCell
+    n = tanh(W_n x + U_n (r * h))                 h' = (1 - z) * n + z * h
+    """
+
+    layers, fused = "gru", False
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        z, n = self.gate_and_candidate(x_BD, state.hidden)
+        h = (1 - z) * n + z * state.hidden
+        return h, RecurrentState(h)
+
+    def gate_and_candidate(self, x_BD: Tensor, h_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """z and n, [B, H] each."""
+        wx_r, wx_z, wx_n = self.of_input(x_BD)
+        U_r, U_z, U_n = self.hidden_weight.chunk(3)
+        b_r, b_z, b_n = self.hidden_bias.chunk(3)
+        r = torch.sigmoid(wx_r + F.linear(h_BH, U_r, b_r))
+        z = torch.sigmoid(wx_z + F.linear(h_BH, U_z, b_z))
+        return z, torch.tanh(wx_n + F.linear(r * h_BH, U_n, b_n))
+
+
+class ChungGRUCell(ChoGRUCell):
+    """As ChoGRUCell, with the update gate on the candidate, not on the old state (Chung et al. 2014, section 3.2).
+
+    h' = (1 - z) * h + z * n
+    """
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        z, n = self.gate_and_candidate(x_BD, state.hidden)
+        h = (1 - z) * state.hidden + z * n
+        return h, RecurrentState(h)
+
+
+CELLS: dict[str, type[Cell]] = {
+    "rnn": RNNCell,
+    "lstm": LSTMCell,
+    "gru": GRUCell,
+    "gru-cho": ChoGRUCell,
+    "gru-chung": ChungGRUCell,
+}
 """Name -> the equations of the cell."""
 
 
@@ -110,8 +165,9 @@ class Recurrent(nn.Module):
 
     `unrolled` runs the equations of the cells; `forward` and `step` compute the same with the kernels of
     `kernels.recurrent`, on the same parameters (those of `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU).
+    Cells without a fused kernel are always unrolled.
 
-    cell           "rnn", "lstm" or "gru"
+    cell           "rnn", "lstm", "gru", or, many times as slow, "gru-cho" or "gru-chung"
     dim, hidden    D, width of the input, and H, width of the state of a layer in one direction
     bidirectional  a second network reads each layer from the end (Schuster & Paliwal 1997): outputs are 2 H wide
     dropout        rate between the layers and nowhere else (Zaremba et al. 2014), in training
@@ -131,8 +187,10 @@ class Recurrent(nn.Module):
         super().__init__()
         if cell not in CELLS:
             raise unknown("recurrent cell", cell, CELLS)
-        self.name, self.equations = cell, CELLS[cell]
-        self.kernel = kernels.layers(cell, dim, hidden, layers, bidirectional=bidirectional, dropout=dropout)
+        self.equations = CELLS[cell]
+        self.kernel = kernels.layers(
+            self.equations.layers, dim, hidden, layers, bidirectional=bidirectional, dropout=dropout
+        )
 
     @property
     def hidden(self) -> int:
@@ -169,6 +227,8 @@ class Recurrent(nn.Module):
 
         Raises UnmaskError for a row without a token.
         """
+        if not self.equations.fused:
+            return self.unrolled(x_BTD, state, lengths_B)
         given = None if state is None else (state.hidden, state.cell)
         outputs, last = kernels.run(self.kernel, x_BTD, given, _ragged(lengths_B, x_BTD.shape[1]))
         return outputs, RecurrentState(*last)
@@ -182,10 +242,14 @@ class Recurrent(nn.Module):
             raise UnmaskError("A bidirectional network reads whole sequences; it cannot read token by token.")
         after = []
         for i in range(self.layers):
-            x_BD, before = self._between(x_BD, i), state.layer(i)
-            x_BD, c_BH = kernels.step(self.name, x_BD, (before.hidden, before.cell), self.cell(i).weights)
-            after.append(RecurrentState(x_BD, c_BH))
+            after.append(self._step(self.cell(i), self._between(x_BD, i), state.layer(i)))
+            x_BD = after[-1].hidden
         return x_BD, RecurrentState.stack(after)
+
+    def _step(self, cell: Cell, x_BD: Tensor, state: RecurrentState) -> RecurrentState:
+        if not cell.fused:
+            return cell.step(x_BD, state)[1]
+        return RecurrentState(*kernels.step(cell.layers, x_BD, (state.hidden, state.cell), cell.weights))
 
     def cell(self, layer: int, direction: int = 0) -> Cell:
         """The equations of one layer in one direction (1 is from the end), on the kernel's parameters."""

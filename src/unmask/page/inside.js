@@ -92,10 +92,10 @@ export function masksView(root, data) {
 
 /** data: the output of `visualize.complexity.complexity`. */
 export function complexityView(root, data) {
-  const names = Object.keys(data.seconds), longest = data.lengths.at(-1);
+  const names = Object.keys(data.seconds), rows = Object.keys(data.formulas), longest = data.lengths.at(-1);
   const series = names.map((name, index) => ({ name, index, points: data.lengths.map((n, i) => [n, data.seconds[name][i]]).filter(([, s]) => s !== null).map(([n, s]) => [n, 1000 * s]) }));
   const last = (name) => {
-    const i = data.seconds[name].findLastIndex((s) => s !== null);
+    const i = (data.seconds[name] ?? []).findLastIndex((s) => s !== null);
     return i < 0 ? "–" : `${short(1000 * data.seconds[name][i])} ms at ${data.lengths[i]}`;
   };
   empty(
@@ -104,12 +104,12 @@ export function complexityView(root, data) {
     chart({ title: "Time of a layer (ms)", series, x: "tokens", log: true }),
     h("h3", {}, "By formula (Vaswani et al. 2017, table 1)"),
     table(
-      ["layer", "operations", "sequential steps", "longest path", `at n = ${longest}: steps`, "path", "measured"],
-      names.map((name) => {
+      ["layer", "operations", "memory", "sequential steps", "longest path", `at n = ${longest}: steps`, "path", "measured"],
+      rows.map((name) => {
         const of = data.formulas[name];
-        return [name, of.operations, of.sequential, of.path, of.steps, of.distance, last(name)];
+        return [name, of.operations, of.memory, of.sequential, of.path, of.steps, of.distance, last(name)];
       }),
     ),
-    h("p", { class: "note" }, "Fewer sequential steps allow more parallel computation; a shorter path connects distant words in fewer steps. n tokens, width d, kernel k."),
+    h("p", { class: "note" }, "Fewer sequential steps allow more parallel computation; a shorter path connects distant words in fewer steps. n tokens, width d, kernel k, a neighbourhood of r = 64. The memory, which the table of the paper does not have, is what a layer keeps for the gradient; fused attention does not keep the n²."),
   );
 }

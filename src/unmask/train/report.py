@@ -17,6 +17,7 @@ __all__ = [
     "Bars",
     "Captioned",
     "Chart",
+    "Code",
     "Facts",
     "Gallery",
     "Heatmap",
@@ -42,6 +43,17 @@ class Text:
     def html(self) -> str:
         body = "".join(f"<p>{escape(p)}</p>" for p in self.paragraphs)
         return f'<section class="text {escape(self.kind)}">{_heading(self.title)}{body}</section>'
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of a program."""
+
+    title: str
+    lines: str
+
+    def html(self) -> str:
+        return f"<section>{_heading(self.title)}<pre>{escape(self.lines)}</pre></section>"
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class Samples:
         return f"<section>{_heading(self.title)}{''.join(parts)}{note}</section>"
 
 
-Section = Text | Table | Facts | Samples | Chart | Bars | Heatmap | Gallery
+Section = Text | Code | Table | Facts | Samples | Chart | Bars | Heatmap | Gallery
 
 
 def render(title: str, sections: Sequence[Section], *, subtitle: str = "") -> str:
@@ -240,6 +252,8 @@ th { font-weight: 600; } .facts th, .sample th { font-weight: 400; color: var(--
 td { overflow-wrap: anywhere; min-width: 4ch; } .number { font-variant-numeric: tabular-nums; text-align: right; }
 td.number { white-space: nowrap; } .scroll td:first-child { min-width: 9ch; }
 .block { stroke-width: 9; }
+pre { overflow-x: auto; font: .875rem/1.45 ui-monospace, monospace; background: var(--card); border-radius: 8px;
+  padding: 10px 14px; }
 .warning { background: var(--warn); border-radius: 8px; padding: 10px 14px 2px; margin: 16px 0; }
 .warning h2 { margin-top: 0; }
 .sample { margin: 0 0 18px; } .sample th, .sample td { border: 0; padding-top: 2px; padding-bottom: 2px; }

@@ -15,24 +15,28 @@ from unmask.nn import Attention, CentredConvolution, Recurrent
 from unmask.visualize.numbers import Data
 
 KERNEL = 3
+WINDOW = 64  # tokens of the neighbourhood of restricted self-attention
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024)
 ENOUGH = 0.5  # seconds of a forward pass, beyond which longer sequences are not measured
 
 
-def formulas(n: int, k: int = KERNEL) -> dict[str, Data]:
-    """Operations of a layer, sequential steps, and the longest path between two positions: the rows of table 1 of
-    Vaswani et al. 2017, with numbers for sequences of n tokens and a kernel of k."""
+def formulas(n: int, k: int = KERNEL, r: int = WINDOW) -> dict[str, Data]:
+    """Operations of a layer, numbers that it keeps for the gradient, sequential steps, and the longest path between two
+    positions: the rows of table 1 of Vaswani et al. 2017, which has no memory, with numbers for sequences of n tokens,
+    a kernel of k and a neighbourhood of r tokens."""
     return {
-        "self-attention": {"operations": "n² · d", "sequential": "1", "path": "1", "steps": 1, "distance": 1},
-        "recurrent": {"operations": "n · d²", "sequential": "n", "path": "n", "steps": n, "distance": n - 1 or 1},
-        "convolution": {
-            "operations": "k · n · d²",
-            "sequential": "1",
-            "path": "n / k, or log_k n where dilated",
-            "steps": 1,
-            "distance": max(1, math.ceil((n - 1) / (k // 2))),
-        },
+        "self-attention": _row("n² · d", "n² + n · d", "1", "1", 1, 1),
+        "restricted self-attention": _row("r · n · d", "r · n + n · d", "1", "n / r", 1, max(1, math.ceil(n / r))),
+        "recurrent": _row("n · d²", "n · d", "n", "n", n, n - 1 or 1),
+        "convolution": _row(
+            "k · n · d²", "n · d", "1", "n / k, or log_k n where dilated", 1, max(1, math.ceil((n - 1) / (k // 2)))
+        ),
     }
+
+
+def _row(operations: str, memory: str, sequential: str, path: str, steps: int, distance: int) -> Data:
+    named = {"operations": operations, "memory": memory, "sequential": sequential, "path": path}
+    return {**named, "steps": steps, "distance": distance}
 
 
 @torch.no_grad()
