@@ -86,3 +86,10 @@ def test_pictures_cover_what_is_asked_and_not_found(made):
         frame = COLUMNS / len(probe.item.tokens)
         assert word == "found"
         assert (1 - missed_W.sum() / asked_W.sum()) == pytest.approx(share, abs=2 * frame / asked_W.sum())
+
+
+def test_frames_are_hours_of_sound():
+    """The batch of XLS-R: 768 crops of 999 frames, at 16 kHz."""
+    objective = MaskedContrastiveConfig().build(RecordingProcessor())
+    assert objective.amount(768 * 999) == "4.26 hours of sound"
+    assert objective.amount(1_600) == "32 s of sound"
