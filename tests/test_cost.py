@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.huggingface.table import as_heads
 from unmask.models import Bert
+from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.runs import cost
 from unmask.types import Batch
 
@@ -30,6 +33,26 @@ def test_parameters_are_those_of_the_model(config: Bert) -> None:
     with torch.device("meta"):
         model = config.build(as_heads({"mlm": 0}))
     assert sum(p.numel() for p in model.parameters()) == cost.parameters(config, config.length, config.segments)
+
+
+def test_operations_over_a_recording_are_those_that_pytorch_counts() -> None:
+    page = Wav2Vec2(
+        channels=(8, 12), kernels=(10, 8), strides=(5, 8), dim=16, layers=2, heads=2, hidden=40, position_kernel=8,
+        position_groups=2,
+    )  # fmt: skip
+    processor = RecordingProcessor(rate=8_000).for_model(page)
+    samples = processor.samples(60)
+    model, batch = page.build(), processor.collate([processor.example(np.ones(samples, np.float32))])
+    with sdpa_kernel(SDPBackend.MATH), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.eval()(batch)
+    assert counter.get_total_flops() == pytest.approx(cost.speech_flops(page, samples), rel=0.01)
+
+
+def test_weights_that_are_sharded_are_sent_half_as_often_again() -> None:
+    joined = cost.Cluster(flops=1e12, bandwidth=1e9, latency=0.001)
+    assert joined.shard_exchange(1e9, 1) == 0
+    assert joined.shard_exchange(1e9, 4, passes=2) == pytest.approx(5 * (0.75 + 0.003))
+    assert joined.shard_exchange(1e9, 1_000) == pytest.approx(1.5 * joined.all_reduce(1e9, 1_000))
 
 
 def test_bert_large_costs_what_six_operations_a_parameter_say() -> None:

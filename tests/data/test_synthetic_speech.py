@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy.linalg
 import scipy.signal
 
 from unmask.data.recordings import synthetic
-from unmask.data.recordings.synthetic import LETTERS, WORDS, Voice, say, write
+from unmask.data.recordings.synthetic import LETTERS, WORDS, Voice, say, spoken, write
 from unmask.errors import UnmaskError
 
 RATE = 16_000
@@ -49,6 +50,21 @@ def test_noise_of_s_is_higher_than_that_of_vowels():
     assert share[loudest] < 0.2
 
 
+def test_letters_have_their_times():
+    """The noise of an s is where its time says, and the times of a word follow each other."""
+    samples, said = spoken("asa mala", VOICE, RATE, np.random.default_rng(2))
+    assert np.array_equal(samples, say("asa mala", VOICE, RATE, np.random.default_rng(2)))
+    assert [one.letter for one in said] == list("asamala")
+    for word in (said[:3], said[3:]):
+        assert all(one.end == other.begin for one, other in itertools.pairwise(word))
+    assert said[2].end <= said[3].begin
+    frequencies, seconds, power = scipy.signal.spectrogram(samples, RATE, nperseg=400)
+    high = power[frequencies > 3_000].sum(0) / power.sum(0)
+    noisy = seconds[(high > 0.8) & (power.sum(0) > 0.01 * power.sum(0).max())]
+    assert len(noisy)
+    assert said[1].begin - 0.02 < noisy.min() < noisy.max() < said[1].end + 0.02
+
+
 def test_every_word_has_sounds_and_every_letter_a_word():
     assert set("".join(WORDS)) == set(LETTERS)
     assert len(set(WORDS)) == len(WORDS)
@@ -78,7 +94,7 @@ def test_the_corpus_has_tables_without_speakers_in_common(tmp_path, monkeypatch)
     assert all((tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes() for path in files)
     rate, samples = scipy.io.wavfile.read(tmp_path / "one" / "wav" / "speaker01" / "000.wav")
     assert (rate, samples.dtype) == (8_000, np.int16)
-    for task, column in (("words", "speaker"), ("sentences", "speaker"), ("speakers", "label")):
+    for task, column in (("words", "speaker"), ("sentences", "speaker"), ("phones", "speaker"), ("speakers", "label")):
         found = {}
         for part in ("train", "dev", "test"):
             header, *rows = [

@@ -383,6 +383,24 @@ def test_a_run_shows_what_was_restored_at_each_evaluation(page, tmp_path):
         assert _pixels(canvas) == [[value] * 3] * 4
 
 
+def test_a_run_shows_what_was_found_of_a_recording(page, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 9, "seconds": 1, "loss/clusters": 1.0}\n')
+    probe, spectrogram = probes.Probe("held-out recording 1", np.empty(0)), np.full((32, 200, 3), 50, np.uint8)
+    for step in (0, 9):
+        shown = {"recording": spectrogram, "masked frames": spectrogram, "found frames": spectrogram}
+        probes.note(tmp_path, step, probes.samples([probe], [[("found", step / 20)]], [shown]))
+    standalone.write(tmp_path / "x.html", "Run", runs.compare([tmp_path]))
+    page.goto((tmp_path / "x.html").as_uri())
+    page.locator("small").get_by_text("45 % found").wait_for()
+    first = page.get_by_role("img", name="recording", exact=True)
+    page.wait_for_function("document.querySelector('.gallery canvas').width === 200")
+    box = first.bounding_box()
+    assert box["width"] == pytest.approx(200, abs=1)
+    assert box["height"] == pytest.approx(32, abs=1)
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_positions_of_a_picture_are_maps(open_tab):
     page = open_tab("pictures", "inside")
     page.get_by_text("Each map shows the cosines").wait_for()

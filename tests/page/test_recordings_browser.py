@@ -247,6 +247,18 @@ def test_attention_follows_the_cursor(page, folders, sound, tmp_path):
     page.context.set_offline(False)
 
 
+def test_a_part_counts_from_the_begin_of_the_whole(page, folders, sound, tmp_path):
+    out = tmp_path / "features.html"
+    asked = ["--model", str(folders.place / "waves"), str(sound / "tone.wav"), "--begin", "0.25", "--end", "0.75"]
+    main(["show", "features", *asked, "--out", str(out)])
+    page.goto(out.as_uri())
+    timeline(page).focus()
+    page.keyboard.press("Home")
+    assert said(page).startswith("0.250 s · level 0 · silent")
+    page.keyboard.press("End")
+    assert said(page).startswith("0.750 s · level 0.5")
+
+
 def said_at(page):
     """What the page says after the cursor moved by a frame."""
     timeline(page).focus()

@@ -97,6 +97,7 @@ def test_the_plan_is_readable() -> None:
     text = display.render_plan(PLAN)
     for part in ("110,000,000", "embedding 24.0 M", "10,000,000 of them frozen", "bf16 on 2 processes", "4.1 M in all"):
         assert part in text
+    assert " a step (4.27 hours of sound), " in display.render_plan({**PLAN, "amount": "4.27 hours of sound"})
     assert display.render_plan({**PLAN, "note": "Computed in bf16."}).endswith("\nprecision   Computed in bf16.")
     for part in ("about 2.0 GB (weights 440 MB)", "up to 3.5 GB", "1.5 s a step, 25:00 in all"):
         assert part in text

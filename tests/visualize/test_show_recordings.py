@@ -11,14 +11,17 @@ import pytest
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.recordings.characters import Characters
+from unmask.data.recordings.features import Mfcc
 from unmask.data.recordings.labels import frames_of, write
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.wav2vec2 import Wav2Vec2
+from unmask.runs.clustering import layer_features
 from unmask.serve.opened import open_model
 from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.types import Head
 from unmask.visualize.numbers import unpacked
+from unmask.visualize.recordings import runs, seconds_of
 
 soundfile = pytest.importorskip("soundfile")
 RATE = 8_000
@@ -68,6 +71,81 @@ def test_features_are_written(place, tmp_path):
     assert 10 < shares[0] < 35  # about 0.3, less what overlaps: the share of the run that made the folder
     spoken = shown("features", "--model", place / "spoken", sound, out=tmp_path / "s.html")
     assert [lane["title"].partition(":")[0] for lane in spoken["lanes"][:2]] == ["Words", "Letters"]
+
+
+def test_a_part_of_a_long_recording_is_shown(place, tmp_path):
+    rng = np.random.default_rng(5)
+    samples = rng.normal(0, 0.1, 40 * RATE).astype(np.float32)
+    soundfile.write(tmp_path / "long.wav", samples, RATE, subtype="FLOAT")
+    asked = ["--model", place / "spoken", tmp_path / "long.wav", "--begin", "35.5"]
+    found = shown("features", *asked, "--end", "36", out=tmp_path / "f.html")
+    assert (found["begin"], found["seconds"], found["note"]) == (35.5, 0.5, "")
+    np.testing.assert_allclose(
+        unpacked(found["samples"]), samples[int(35.5 * RATE) : 36 * RATE].clip(-1, 1), atol=2**-15
+    )
+    alone = tmp_path / "part.wav"
+    soundfile.write(alone, samples[int(35.5 * RATE) : 36 * RATE], RATE, subtype="FLOAT")
+    expected = shown("features", "--model", place / "spoken", alone, out=tmp_path / "p.html")
+    assert found["lanes"] == expected["lanes"]
+    seen = shown("attention", *asked, out=tmp_path / "a.html")
+    first = (FRAMES.window / 2) / RATE
+    assert seen["rows"][0] == f"{35.5 + first:.2f} s"
+    assert seen["recording"]["begin"] == 35.5
+    whole = shown("features", "--model", place / "waves", *asked[2:3], "--begin", "2", out=tmp_path / "w.html")
+    assert whole["note"].startswith("The view shows 30 seconds from 2 s on.")
+
+
+@pytest.mark.parametrize("of", ["mfcc", "states"])
+def test_clusters_are_a_lane_beside_letters(place, tmp_path, of):
+    """Brute force: the nearest centre of each frame."""
+    if of == "mfcc":
+        features, facts = Mfcc.of(FRAMES, bands=8, cepstra=5), {"kind": "mfcc"}
+        facts |= features.to_dict()
+    else:
+        _, features, layer = layer_features(place / "waves", 1)
+        facts = {"kind": "states", "model": str(place / "waves"), "layer": layer}
+    sound = place / "data/yes/a.wav"
+    states_FD = features(soundfile.read(sound, dtype="float32")[0])
+    centres_KD = states_FD[[3, 20, 40]]
+    write(
+        tmp_path / "labels", [("x", np.zeros(1))], centres_KD, lambda: {"frames": frames_of(FRAMES), "features": facts}
+    )
+    found = shown(
+        "features", "--model", place / "spoken", sound, "--labels", tmp_path / "labels", out=tmp_path / "f.html"
+    )
+    lane = found["lanes"][2]
+    nearest_F = ((states_FD[:, None] - centres_KD) ** 2).sum(-1).argmin(1)
+    edges = seconds_of(FRAMES, len(nearest_F))
+    assert lane["title"].startswith(f"Clusters of {tmp_path / 'labels'}")
+    assert lane["spans"] == runs([str(one + 1) for one in nearest_F], edges, nearest_F.tolist())
+    assert "of 3 entries are used" in found["charts"][0]["title"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--begin", "-1"], "--begin must be 0 seconds or more"),
+        (["--begin", "3", "--end", "2"], "--end greater than it"),
+        (["--begin", "9"], "a.wav has no samples from 9 s"),
+        (["--labels", "{place}/waves"], "has no labels of frames: make them with unmask cluster"),
+    ],
+)
+def test_a_part_that_is_not_there_is_refused(place, tmp_path, capsys, arguments, sentence):
+    given = [one.format(place=place) for one in arguments]
+    with pytest.raises(SystemExit):
+        main(
+            [
+                "show",
+                "features",
+                "--model",
+                str(place / "waves"),
+                str(place / "data/yes/a.wav"),
+                *given,
+                "--out",
+                str(tmp_path / "x.html"),
+            ]
+        )
+    assert sentence in capsys.readouterr().err
 
 
 def test_attention_is_written(place, tmp_path):

@@ -65,7 +65,9 @@ def test_words_are_learned_scored_predicted_and_served(run, sounds, capsys):
     assert dev["accuracy"] > 0.9 > 0.4 > result["baseline"]["dev"]["accuracy"]
     assert sum(result["confusion"]["rise"].values()) == 6
     assert evaluate(run, sounds / "dev")["metrics"] == pytest.approx(dev, abs=1e-6)
-    assert "Confusion" in (run / "report.html").read_text()
+    report = (run / "report.html").read_text()
+    assert "Confusion" in report
+    assert report.count('class="picture wide"') == len(json.loads((run / "examples.json").read_text())["dev"]) > 0
 
     files = sorted((sounds / "dev" / "rise").iterdir())
     capsys.readouterr()

@@ -66,18 +66,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     sounds.few(monkeypatch)
     rng = np.random.default_rng(0)
     rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
+    phones: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for speaker in ("ann", "bob", "cid", "dee"):
         voice = synthetic.Voice.draw(rng)
         for take, text in enumerate([*WORDS, *WORDS]):
-            samples = synthetic.say(text, voice, RATE, rng)
+            samples, said = synthetic.spoken(text, voice, RATE, rng)
             for name in (f"recordings/{speaker}/{take}.wav", f"words/{text}/{speaker}_{take}.wav",
                          f"digits/{take % 3}_{speaker}_{take}.wav"):  # fmt: skip
                 Path(name).parent.mkdir(parents=True, exist_ok=True)
                 soundfile.write(name, samples, RATE, subtype="PCM_16")
             split = "dev" if speaker == "dee" else "test" if speaker == "cid" else "train"
-            rows[split].append(f"words/{text}/{speaker}_{take}.wav\t{text}\t{text}\t{speaker}\n")
+            place = f"words/{text}/{speaker}_{take}.wav"
+            rows[split].append(f"{place}\t{text}\t{text}\t{speaker}\n")
+            phones[split] += [f"{place}\t{one.begin}\t{one.end}\t{one.letter}\n" for one in said]
     for split, lines in rows.items():
         Path(f"{split}.tsv").write_text("path\tlabel\ttext\tspeaker\n" + "".join(lines))
+    for split, lines in phones.items():
+        Path(f"phones-{split}.tsv").write_text("path\tbegin\tend\tlabel\n" + "".join(lines))
     every = [line.split("\t") for lines in rows.values() for line in lines]
     Path("speakers.tsv").write_text("path\tspeaker\n" + "".join(f"{name}\t{speaker}" for name, *_, speaker in every))
     shutil.copytree("words", "labelled")

@@ -172,6 +172,10 @@ def test_a_run_writes_transcripts_with_the_times_of_words(run, room, tmp_path, c
     assert dev["wer"] < 0.1 < baseline["wer"] <= 1
     assert evaluate(run, room / "dev.tsv")["metrics"] == pytest.approx(dev, abs=1e-6)
     assert "Scores on the dev rows" in (run / "report.html").read_text()
+    for one in json.loads((run / "examples.json").read_text())["dev"]:
+        assert base64.b64decode(one["picture"]).startswith(b"\x89PNG")
+        assert one["label"]
+        assert 0 < one["probability"] <= 1
 
     rng = np.random.default_rng(9)
     soundfile.write(tmp_path / "talk.wav", tone("abc ca", rng), RATE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import wave
 from pathlib import Path
 
@@ -70,6 +71,10 @@ def test_masked_frames_are_learned_and_reported(run: Pretrain):
     report = write_report(run.out).read_text()
     assert "Perplexity of the second codebook" in report
     assert "Share of the entries that are used" in report
+    assert "Found frames during training: held-out recording 1" in report
+    shown = len(run.probes) * (2 + 3)  # given, and found at steps 0, 20 and 40
+    assert report.count('class="picture wide"') == shown > 0
+    assert all(re.search(rf">{step}</b><small>\d+ % found<", report) for step in ("step 0", "step 20", "step 40"))
 
 
 def test_a_run_that_is_resumed_ends_with_the_same_weights(run: Pretrain, tones: Path, tmp_path: Path):

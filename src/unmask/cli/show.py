@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.parser import add_group, add_verb, counted
+from unmask.cli.show_recordings import add_part, clusters, features, part_of
 from unmask.cli.signals import of_record, record_options
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError
@@ -39,6 +40,7 @@ def add_verbs(verbs: Any) -> None:
         "--layer", type=int, metavar="L", help="the layer to show first, from 1; in a picture the only one (default: 1)"
     )
     sub.add_argument("--heads", type=int, nargs="+", metavar="H", help="the heads to show first, from 1 (default: all)")
+    add_part(sub)
     sub = _verb(group, "beam", _beam, "The tree of a beam search: which hypotheses it keeps and which it drops.")
     _model(sub)
     sub.add_argument("text", help="a text to translate or continue")
@@ -66,12 +68,14 @@ def add_verbs(verbs: Any) -> None:
     sub = _verb(
         group,
         "features",
-        _features,
+        features,
         "A recording as a model reads it: spectrogram, masked frames, codebook entries, recognised words.",
     )
     _model(sub)
     sub.add_argument("recording", metavar="RECORDING", help="the file of a recording")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the masked frames")
+    sub.add_argument("--labels", metavar="FOLDER", help="labels of unmask cluster, whose clusters are shown too")
+    add_part(sub)
     sub = _verb(
         group,
         "signal",
@@ -84,7 +88,7 @@ def add_verbs(verbs: Any) -> None:
     sub = _verb(group, "forecast", _forecast, "What follows series, such as the columns of a table, with quantiles.")
     _model(sub)
     sub.add_argument("series", metavar="SERIES", help="the file of series: a table, or a record")
-    sub = _verb(group, "clusters", _clusters, "The clusters of frames beside letters, or beside words or speakers.")
+    sub = _verb(group, "clusters", clusters, "The clusters of frames beside letters, or beside words or speakers.")
     _model(sub, required=False)
     sub.add_argument("--labels", required=True, metavar="FOLDER", help="labels of frames, from unmask cluster")
     sub.add_argument("--data", required=True, metavar="FOLDER", help="the recordings; subfolders are classes")
@@ -186,7 +190,8 @@ def _attention(options: argparse.Namespace) -> Data:
     if options.text is None and (opened.reads_pictures or opened.reads_recordings):
         items = "pictures" if opened.reads_pictures else "recordings"
         raise UnmaskError(f"This model reads {items}: name the file of one.")
-    found = opened.attention(ANIMAL if options.text is None else options.text, options.pair, options.kind)
+    text = ANIMAL if options.text is None else options.text
+    found = opened.attention(text, options.pair, options.kind, part_of(options))
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}
@@ -232,11 +237,6 @@ def _positions(options: argparse.Namespace) -> Data:
     return positions.sinusoidal(options.length, options.dim)
 
 
-def _features(options: argparse.Namespace) -> Data:
-    found: Data = _opened(options.model).features(Path(options.recording), seed=options.seed)
-    return found
-
-
 def _signal(options: argparse.Namespace) -> Data:
     found: Data = _opened(options.model).signal(Path(options.record), **of_record(options))
     return found
@@ -244,24 +244,6 @@ def _signal(options: argparse.Namespace) -> Data:
 
 def _forecast(options: argparse.Namespace) -> Data:
     return _opened(options.model).forecasts(Path(options.series))
-
-
-def _clusters(options: argparse.Namespace) -> Data:
-    from unmask.data.recordings.labels import FrameLabels
-    from unmask.objectives.recordings import RecordingConfig
-    from unmask.serve.frame_labels import beside_classes, beside_letters
-    from unmask.visualize.clusters import clusters, counted
-
-    if options.count < 1:
-        raise UnmaskError(f"--count must be at least 1, not {options.count}.")
-    labels, data = FrameLabels(options.labels), RecordingConfig.opens(options.data)
-    splits = [data.split(name) for name in ("train", "heldout")]
-    if options.model is None:
-        return clusters(counted(beside_classes(labels, splits, options.count), labels.clusters), "classes")
-    predictor = _opened(options.model).predictor
-    if predictor is None:
-        raise UnmaskError(f"{options.model} recognises no speech: leave --model out, or fine-tune it first.")
-    return clusters(counted(beside_letters(labels, splits, predictor, options.count), labels.clusters), "letters")
 
 
 def _filters(options: argparse.Namespace) -> Data:

@@ -141,7 +141,7 @@ def add_verbs(verbs: Any) -> None:
     needed(add_field(sub, "--model", "FOLDER", "folder of the pre-trained model"))
     _row_fields(sub)
     add_field(sub, "--neighbours", "K", "training rows that vote for the label of a row (20)")
-    add_field(sub, "--pooling", "NAME", "state of a row: summary (default), as a head for whole rows reads it, or mean")
+    add_field(sub, "--pooling", "NAME", "state of a row: summary (default) or mean; with --layers also frames")
     sub.add_argument("--layers", action="store_true", help="score each layer, and a weighted sum of all of them")
     add_field(sub, "--leave-out", "YES", "with --layers: leave out each group, such as a speaker, in turn (--group)")
     add_field(sub, "--seeds", "N", "with --layers: random trunks, and initial weights of the sum (1)")

@@ -80,9 +80,7 @@ class NextPlaces(Crops):
         frame is the most similar one; `correct_1` and `correct_K` are those of the first and of the last step, and
         `guessing` is the loss where all frames are equally similar."""
         target = batch.targets[self.name]
-        predicted_MKC = model.answer(self.name, hidden_BTD, target.places, batch)
-        documents_BT = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
-        nll_MK, correct_MK = info_nce(predicted_MKC, frames_BTC, target.places, documents_BT)
+        nll_MK, correct_MK = self._compared(model, hidden_BTD, frames_BTC, batch)
         shares_K = correct_MK.float().sum(0)
         return Loss(
             nll_MK.mean(1).sum(),
@@ -94,6 +92,19 @@ class NextPlaces(Crops):
                 "guessing": target.values.float().log().sum(),
             },
         )
+
+    def _compared(self, model: Model, hidden_BTD: Tensor, frames_BTC: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """`info_nce` at the targets of the batch."""
+        places_M = batch.targets[self.name].places
+        predicted_MKC = model.answer(self.name, hidden_BTD, places_M, batch)
+        documents_BT = torch.ones_like(batch.tokens) if batch.documents is None else batch.documents
+        return info_nce(predicted_MKC, frames_BTC, places_M, documents_BT)
+
+    def told(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Frames one step ahead, and whether each was told from the others."""
+        hidden_BTD, frames_BTC, _ = model.forward_with_frames(batch)
+        _, correct_MK = self._compared(model, hidden_BTD, frames_BTC, batch)
+        return batch.targets[self.name].places + 1, correct_MK[:, 0]
 
     def concerns(self, found: Mapping[str, float]) -> list[str]:
         loss, guessing = found.get(f"loss/{self.name}"), found.get(f"{self.name}/guessing")
@@ -132,6 +143,7 @@ class ContrastivePrediction(NextPlaces, RecordingObjective):
     """The next frames of recordings."""
 
     name, place, item = "prediction", "frame", "recording"
+    asked = "next frames"
     terms = (Term("prediction", "next frames", more=shown("Next frames")),)
     head_labels = (("prediction", "next-frame"),)
 

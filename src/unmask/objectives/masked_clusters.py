@@ -35,7 +35,7 @@ SHOWN = (("perplexity", "Clusters in use: perplexity of the predictions"),)
 
 
 class MaskedClusters(RecordingObjective):
-    """L = L_masked + unmasked * L_unmasked + penalty (equation 2 with weights, and the authors' code): cross-entropy of
+    """L = L_masked + unmasked * L_unmasked + penalty (section II.B and the authors' code): cross-entropy of
     the cluster of each frame, by the cosine of its state and a vector for each cluster.
 
     labels       the clusters of the frames of all recordings
@@ -125,6 +125,12 @@ class MaskedClusters(RecordingObjective):
         return replace(loss, metrics={**loss.metrics, **sizes})
 
     # -- evaluation and report
+
+    def told(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Masked frames, and whether the most probable cluster is theirs."""
+        target = batch.targets[self.name]
+        logits_MK = model.answer(self.name, model(batch), target.places, batch)
+        return target.places, logits_MK.argmax(-1) == target.values
 
     def derived(self, found: Mapping[str, float], characters: Callable[[], float]) -> dict[str, float]:
         """`clusters/perplexity`, of the predicted clusters of a micro-batch, and `clusters/label_perplexity`."""

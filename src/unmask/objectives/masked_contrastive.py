@@ -140,19 +140,32 @@ class MaskedContrastive(RecordingObjective):
         frame than to all negatives; one that equals all its negatives is not correct. `chance` is what guessing gives:
         a short recording has fewer masked frames than negatives. `perplexity_g` of each codebook and `used`, the share
         of entries that occur, are quantities of the micro-batch, times M."""
-        target = batch.targets[self.name]
-        predicted_MP = model.answer(self.name, hidden_BTD, target.places, batch)
-        sequences = Sequences.of(_numbers(batch, target.places)[None])
-        offsets_MK = target.values.view(-1, self.negatives)
-        logits_MK = similarities(predicted_MP, quantised, offsets_MK, sequences) / self.similarity
+        logits_MK, sequences = self._compared(model, hidden_BTD, batch, quantised)
         M = len(logits_MK)
-        total = F.cross_entropy(logits_MK, target.places.new_zeros(M), reduction="sum")
-        correct_M = (logits_MK.argmax(1) == 0) & logits_MK[:, 1:].isfinite().any(1)
+        total = F.cross_entropy(logits_MK, sequences.steps.new_zeros(M), reduction="sum")
+        correct_M = _told(logits_MK)
         chance_M = 1 / sequences.lengths[sequences.owners].clamp(max=1 + self.negatives)
         sizes = {f"perplexity_{g}": x * M for g, x in enumerate(quantised.perplexity.detach(), 1)}
         return Loss(
             total, M, {"correct": correct_M.sum(), "chance": chance_M.sum(), **sizes, "used": quantised.used * M}
         )
+
+    def _compared(
+        self, model: Model, hidden_BTD: Tensor, batch: Batch, quantised: Quantised
+    ) -> tuple[Tensor, Sequences]:
+        """The logits [M, 1 + K] of `similarities`, and the masked frames of each recording."""
+        target = batch.targets[self.name]
+        predicted_MP = model.answer(self.name, hidden_BTD, target.places, batch)
+        sequences = Sequences.of(_numbers(batch, target.places)[None])
+        offsets_MK = target.values.view(-1, self.negatives)
+        return similarities(predicted_MP, quantised, offsets_MK, sequences) / self.similarity, sequences
+
+    def told(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Masked frames, and whether each was told from its negatives."""
+        hidden_BTD, frames_BTC, _ = model.forward_with_frames(batch)
+        places_M = batch.targets[self.name].places
+        quantised = model.heads[self.name].quantise(frames_BTC.flatten(0, 1)[places_M], self.noise)
+        return places_M, _told(self._compared(model, hidden_BTD, batch, quantised)[0])
 
     def concerns(self, found: Mapping[str, float]) -> list[str]:
         sizes = self._perplexities(found)
@@ -179,6 +192,11 @@ class MaskedContrastive(RecordingObjective):
 
     def _perplexities(self, found: Mapping[str, float]) -> list[float]:
         return [value for name, value in found.items() if name.startswith(f"{self.name}/perplexity_")]
+
+
+def _told(logits_MK: Tensor) -> Tensor:
+    """[M]: whether the first logit is the largest, and not all others are minus infinity."""
+    return (logits_MK.argmax(1) == 0) & logits_MK[:, 1:].isfinite().any(1)
 
 
 def negatives(count: int, number: int, rng: np.random.Generator) -> np.ndarray:

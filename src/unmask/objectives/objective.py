@@ -49,18 +49,18 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Probe:
-    """A text with a question that the model answers at each evaluation, or a picture.
+    """A text with a question that the model answers at each evaluation, or a picture or recording.
 
-    text      as it is shown; of a picture, the name of its file
-    tokens    [T] ids with special tokens; of a picture, empty
+    text      as it is shown; of a picture or recording, its name
+    tokens    [T] ids with special tokens; of a picture or recording, empty
     expected  answers that a reader would give
-    picture   [H, W, C] uint8
+    item      the picture [H, W, C] uint8, or the example of a recording
     """
 
     text: str
     tokens: np.ndarray
     expected: tuple[str, ...] = ()
-    picture: np.ndarray | None = None
+    item: Any = None
 
 
 Guesses = list[tuple[str, float]]
@@ -183,6 +183,10 @@ class Objective:
                                  started from (empty for fresh weights)
         """
         return []
+
+    def amount(self, tokens: int) -> str:
+        """How much the tokens of a step are in units of the data, such as hours of sound; "" where they say it all."""
+        return ""
 
     def probes(self, split: Split, tokenizer: Tokenizer, length: int) -> list[Probe]:
         """Probes from a held-out split, the same for every run on the corpus."""

@@ -80,11 +80,11 @@ class RestoredPictures(PictureObjective):
         source = self.source([split])
         count = len(source.cost)
         units = dict.fromkeys(i * count // PROBES for i in range(PROBES))
-        return [Probe(f"held-out picture {i + 1}", np.empty(0, np.int64), picture=source.read(i)) for i in units]
+        return [Probe(f"held-out picture {i + 1}", np.empty(0, np.int64), item=source.read(i)) for i in units]
 
     def pictures(self, model: Model, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
         """The reconstruction of each probe, with the same random numbers at every call."""
-        pictures = [probe.picture for probe in probes if probe.picture is not None]
+        pictures = [probe.item for probe in probes if probe.item is not None]
         found = self.reconstruct(model, pictures, np.random.default_rng(0)) if pictures else []
         return [{"picture": one.picture, self.given: one.seen, "restored": one.restored} for one in found]
 

@@ -5,29 +5,35 @@ Shapes: N recordings of a batch, F frames of a recording, B rows, T frames of a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from torch import Tensor
 
 from unmask.data.files.corpora import format_of
 from unmask.data.recordings import synthetic
 from unmask.data.recordings.corpus import RecordingCorpus
 from unmask.data.recordings.folder import RecordingFolder
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.spectrogram import picture
 from unmask.errors import UnmaskError
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.crops import LEAST, Crops, check_label_alpha, crop, drawn_spans, joined, with_mask
-from unmask.objectives.objective import Objective
+from unmask.objectives.objective import Guesses, Objective, Probe
 from unmask.types import Batch, Example
+
+PROBES = 3  # held-out recordings that are shown at every evaluation
 
 
 class RecordingObjective(Crops):
     """An objective on recordings, which are cropped at random and packed."""
 
     processor: RecordingProcessor
+    asked: ClassVar[str] = "masked frames"  # the frames that the model finds
 
     def samples(self, places: int) -> int:
         return self.processor.samples(places)
@@ -36,6 +42,52 @@ class RecordingObjective(Crops):
         begin = crop(self.processor.frames(len(item)), length, rng) * self.processor.hop
         values = self.processor.values(item)[begin : begin + self.processor.samples(length)]
         return self.processor.framed(values)
+
+    def amount(self, tokens: int) -> str:
+        seconds = tokens * self.processor.hop / self.processor.rate
+        return f"{seconds / 3600:.3g} hours of sound" if seconds >= 3600 else f"{seconds:,.0f} s of sound"
+
+    # -- probes
+
+    def told(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of rows with targets: the flat places [M] of the frames that are asked for, and whether the model found each
+        [M]. Call it in evaluation mode, without gradients."""
+        raise NotImplementedError(f"{type(self).__name__} asks for no frames")
+
+    def probes(self, split: Any, tokenizer: Any, length: int) -> list[Probe]:
+        """The beginnings of recordings of a held-out split, evenly spread over it."""
+        source = self.source(split, length)
+        count = len(source.cost)
+        units = dict.fromkeys(i * count // PROBES for i in range(PROBES)) if count else ()
+        examples = [self.example(source.read(unit), length) for unit in units]
+        return [Probe(f"held-out recording {i}", np.empty(0, np.int64), item=one) for i, one in enumerate(examples, 1)]
+
+    def guesses(self, model: Any, tokenizer: Any, probes: Sequence[Probe]) -> list[Guesses]:
+        """The share of the frames that the model finds."""
+        told = [self.told(model, self._asked(probe.item).to(model.device))[1] for probe in probes]
+        return [[("found", float(found_M.float().mean()))] if len(found_M) else [] for found_M in told]
+
+    def pictures(self, model: Any, processor: Any, probes: Sequence[Probe]) -> list[dict[str, np.ndarray]]:
+        """The spectrogram of each probe: whole, without the frames that are asked for, and without those of them that
+        the model does not find."""
+        shown = []
+        for probe in probes:
+            places_M, found_M = (x.cpu().numpy() for x in self.told(model, self._asked(probe.item).to(model.device)))
+            assert probe.item.signal is not None
+            draw = partial(self._drawn, probe.item.signal[1])
+            shown.append({"recording": draw([]), self.asked: draw(places_M), "found frames": draw(places_M[~found_M])})
+        return shown
+
+    def _asked(self, example: Example) -> Batch:
+        """A row of one recording, with the same targets at every call."""
+        return self.packed([example], len(example.tokens), np.random.default_rng(0))
+
+    def _drawn(self, samples_N: np.ndarray, hidden_M: Iterable[int]) -> np.ndarray:
+        """A spectrogram without some frames."""
+        first, hop = (self.processor.window - self.processor.hop) / 2, self.processor.hop
+        seconds = [((first + frame * hop) / self.processor.rate) for frame in hidden_M]
+        step = hop / self.processor.rate
+        return picture(samples_N, self.processor.rate, [(begin, begin + step) for begin in seconds])
 
 
 def recordings_of(batch: Batch, processor: RecordingProcessor) -> tuple[np.ndarray, np.ndarray]:

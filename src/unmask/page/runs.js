@@ -46,8 +46,10 @@ function differing({ runs, differences }) {
 function restored(run, sample, number) {
   const names = Object.keys(sample.pictures), learned = names.pop();
   const steps = run.samples.filter((line) => line.samples?.[number]?.pictures?.[learned]);
-  const cells = [...names.map((name) => ({ caption: name, file: sample.pictures[name] })), ...steps.map((line) => ({ caption: `step ${short(line.step)}`, file: line.samples[number].pictures[learned] }))];
-  return galleryGroup({ title: `${learned}: ${sample.text}`, cells, across: cells.length, size: 96 }, 1);
+  const said = ({ guesses }) => (guesses ?? []).map(([what, share]) => `\n${percent(share)} ${what}`).join("");
+  const cells = [...names.map((name) => ({ caption: name, file: sample.pictures[name] })), ...steps.map((line) => ({ caption: `step ${short(line.step)}${said(line.samples[number])}`, file: line.samples[number].pictures[learned] }))];
+  const wide = sample.guesses?.length ? 200 : 96; // a spectrogram, or a picture
+  return galleryGroup({ title: `${learned}: ${sample.text}`, cells, across: wide > 96 ? 4 : cells.length, size: wide }, 1);
 }
 
 function samples(run, several) {

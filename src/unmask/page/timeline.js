@@ -15,7 +15,7 @@ const NEAREST = 0.05; // seconds that the largest zoom shows
 export function timeline(data, { live = [], moved = () => {} } = {}) {
   const samples = unpack(data.samples), sound = player(samples, data.rate);
   const rows = [wave(data, samples), ...(data.spectrogram ? [spectrogram(data)] : []), ...data.lanes.map(lane), ...live];
-  const state = { from: 0, to: data.seconds, cursor: 0 };
+  const state = { from: 0, to: data.seconds, cursor: 0 }, first = data.begin ?? 0; // seconds that are shown count from `first`
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": `Recording of ${short(data.seconds)} seconds: ${rows.map((row) => row.title).join(", ")}. Arrow keys move the cursor, ${data.silent ? "" : "Space plays, "}plus and minus zoom` });
   const readout = h("p", { class: "readout", "aria-live": "polite" });
   const button = h("button", { type: "button", onclick: () => play() }, "Play");
@@ -86,8 +86,8 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
     context.textAlign = "right";
     context.fillText("seconds", LEFT - 6, top + 4);
     context.textAlign = "center";
-    for (let i = Math.ceil(state.from / step); i * step <= state.to + 1e-9; i++) {
-      const at = x(i * step), text = (i * step).toFixed(digits), half = context.measureText(text).width / 2;
+    for (let i = Math.ceil((first + state.from) / step); i * step <= first + state.to + 1e-9; i++) {
+      const at = x(i * step - first), text = (i * step).toFixed(digits), half = context.measureText(text).width / 2;
       context.fillRect(at - 0.5, top - GAP, 1, GAP);
       context.fillText(text, clamp(at, LEFT + half, width - half), top + 4);
     }
@@ -103,7 +103,7 @@ export function timeline(data, { live = [], moved = () => {} } = {}) {
   }
 
   const tell = () => (readout.textContent = said(state.cursor).join(" · "));
-  const said = (seconds) => [`${seconds.toFixed(3)} s`, ...rows.map((row) => row.say(seconds)).filter(Boolean)];
+  const said = (seconds) => [`${(first + seconds).toFixed(3)} s`, ...rows.map((row) => row.say(seconds)).filter(Boolean)];
 
   function go(seconds, scroll = true) {
     state.cursor = clamp(seconds, 0, data.seconds);

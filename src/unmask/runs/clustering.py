@@ -16,7 +16,8 @@ import torch
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.data.recordings.clustering import Clustering, Features, Progress, cluster
+from unmask.data.recordings.clustering import Clustering, Features, Progress, cluster, nearest
+from unmask.data.recordings.decoding import decode
 from unmask.data.recordings.features import Mfcc
 from unmask.data.recordings.labels import FrameLabels
 from unmask.data.recordings.processor import RecordingProcessor
@@ -28,6 +29,8 @@ from unmask.runs.pretraining.config import Pretraining
 from unmask.train import checkpoint
 from unmask.train.display import Display
 from unmask.train.events import Result
+from unmask.visualize.recording_features import Entries
+from unmask.visualize.recordings import LONGEST, Part, seconds_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +109,25 @@ def layer_features(folder: Path | str, layer: int | None) -> tuple[RecordingProc
         return states
 
     return processor, features, number
+
+
+def features_of(labels: FrameLabels) -> Features:
+    """The features whose clusters some labels are. Raises UnmaskError as `layer_features` does."""
+    facts = dict(labels.manifest["features"])
+    if facts.pop("kind") == "mfcc":
+        return Mfcc.from_dict(facts)
+    return layer_features(facts["model"], facts["layer"])[1]
+
+
+def entries_of(labels: FrameLabels, source: Path, part: Part) -> Entries:
+    """The cluster of each frame of a part of a recording, which may be another one than those that have labels.
+
+    Raises UnmaskError for a recording that cannot be decoded or is too short, and as `features_of` does.
+    """
+    processor, features = RecordingProcessor(**labels.manifest["frames"]), features_of(labels)
+    samples_N = decode(source, processor.rate, part.begin, min(part.last, part.begin + LONGEST))
+    codes_F = nearest(features(samples_N), labels.centres)
+    return Entries(f"Clusters of {labels.folder}", codes_F, labels.clusters, seconds_of(processor, len(codes_F)))
 
 
 def describe(labels: FrameLabels) -> str:

@@ -40,6 +40,33 @@ def training_flops(model: Encoder, length: float, answered: float) -> float:
     return 3 * forward_flops(model, length, answered)
 
 
+class Speech(Encoder, Protocol):
+    """The sizes of a Transformer over frames of recordings; `Wav2Vec2` and `Hubert` have them."""
+
+    @property
+    def channels(self) -> tuple[int, ...]: ...
+    @property
+    def kernels(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def position_kernel(self) -> int: ...
+    @property
+    def position_groups(self) -> int: ...
+
+
+def speech_flops(model: Speech, samples: int) -> float:
+    """Operations of a forward pass over one recording, without heads: its convolutions over samples, the projection of
+    F frames, the convolution over positions, and the layers."""
+    flops, length, inputs = 0.0, samples, 1
+    for outputs, kernel, stride in zip(model.channels, model.kernels, model.strides, strict=True):
+        length = (length - kernel) // stride + 1
+        flops += 2 * length * kernel * inputs * outputs
+        inputs = outputs
+    positions = model.position_kernel * model.dim**2 / model.position_groups
+    return flops + 2 * length * (inputs * model.dim + positions) + forward_flops(model, length, 0)
+
+
 def parameters(model: Encoder, length: int = 512, segments: int = 2) -> int:
     """Number of parameters of a BERT with a masked-token head, `length` positions and `segments` segments."""
     attention = 4 * (model.dim**2 + model.dim)
@@ -71,6 +98,12 @@ class Cluster:
         """Seconds of a ring all-reduce of `size` bytes (Patarasuk & Yuan 2009): 2 (N - 1) messages of size / N
         bytes."""
         return 2 * (processes - 1) * (size / processes / self.bandwidth + self.latency)
+
+    def shard_exchange(self, size: float, processes: int, passes: int = 1) -> float:
+        """Seconds of the exchange of a step whose weights of `size` bytes are sharded (Rajbhandari et al. 2020, ZeRO,
+        section VII.B): each pass gathers them before its forward and again before its backward pass, and the last one
+        scatters the sums of the gradients."""
+        return (2 * passes + 1) * (processes - 1) * (size / processes / self.bandwidth + self.latency)
 
     def step(self, flops: float, size: float, processes: int) -> float:
         """Seconds of a step of `flops` operations over all processes, whose gradients take `size` bytes."""

@@ -48,13 +48,13 @@ def xls_r() -> Pretraining:
     """XLS-R 0.3B on many languages: crops of 320,000 samples, 4.3 hours a step, one million steps, sharded over
     processes (Babu et al. 2021, section 3); the rate is that of the authors' large wav2vec 2.0.
 
-    Corpora of n samples are mixed by n^0.5. The other sizes: --model.layers 48 and so on, as `models/wav2vec2.py` has
-    them.
+    The labels of a corpus, which are its languages, are mixed by n^0.5 of their n samples, and then so are the corpora.
+    The other sizes: --model.layers 48 and so on, as `models/wav2vec2.py` has them; docs/scaling.md has the cost.
     """
     model = (
         Wav2Vec2().replace(**SIZES["xls-r-0.3b"]).replace(dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
     )
-    objective = MaskedContrastiveConfig(penalty=0.0, projection=768, least_noise=0.1)
+    objective = MaskedContrastiveConfig(penalty=0.0, projection=768, least_noise=0.1, label_alpha=0.5)
     training = Training(
         steps=1_000_000,
         optimizer=_published(5e-3),
@@ -82,12 +82,12 @@ def hubert_tiny() -> Pretraining:
 
 
 def hubert_base() -> Pretraining:
-    """The same at 16 kHz by HuBERT base (95 M parameters): 1,400 seconds a step, 250,000 steps of the first iteration,
-    as published (Hsu et al. 2021, section IV.B). Then labels of layer 6, and 400,000 steps: see unmask cluster."""
+    """The same at 16 kHz by HuBERT base (95 M parameters): 2,800 seconds a step, 250,000 steps of the first iteration,
+    as published (Hsu et al. 2021, section IV.C). Then labels of layer 6, and 400,000 steps: see unmask cluster."""
     optimizer = Optimizer(lr=5e-4, betas=(0.9, 0.98), weight_decay=0.01, clip=10.0)
     schedule = Schedule(warmup=0.08, shape="linear")
     training = Training(steps=250_000, optimizer=optimizer, schedule=schedule, log_every=100)
-    rows = Rows(tokens=781, batch=90, first=None, micro_batch=6, workers=4)  # 250 k samples a row
+    rows = Rows(tokens=781, batch=180, first=None, micro_batch=6, workers=4)  # 250 k samples a row
     return Pretraining(
         model=Hubert(feature_gradient=0.1, layer_drop=0.05),
         objective=MaskedClustersConfig(),

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.config import flatten, read_json
+from unmask.data.files.png import size_of
 from unmask.errors import UnmaskError, unknown
 from unmask.runs import probes
 from unmask.train import checkpoint, report
@@ -106,21 +107,29 @@ def curve(
 
 
 def galleries(folder: Path, most: int) -> list[report.Gallery]:
-    """A gallery for each probe that is a picture: what the model was given, then what it restored at up to `most`
-    evaluations, spread over the run."""
+    """A gallery for each probe that is a picture or a spectrogram: what the model was given, then what it restored or
+    found at up to `most` evaluations, spread over the run."""
     lines = thin([line for line in probes.read(folder) if line.get("samples")], most)
     found = []
     for n, probe in enumerate(lines[-1]["samples"] if lines else ()):
         if not (last := probes.pictures(probe)):
             continue
         *given, learned = last
-        cells = [report.Captioned(last[name], [name], probe["text"], None) for name in given]
+        cells = [captioned(last[name], [name], probe["text"], None) for name in given]
         for line in lines:
             then = probes.pictures(line["samples"][n]) if n < len(line["samples"]) else {}
             if learned in then:
-                cells.append(report.Captioned(then[learned], [f"step {line['step']:,}"], probe["text"], None))
-        found.append(report.Gallery(f"{learned.capitalize()} during training: {probe['text']}", cells))
+                said = [f"{100 * share:.0f} % {what}" for what, share in line["samples"][n].get("guesses", ())]
+                cells.append(captioned(then[learned], [f"step {line['step']:,}", *said], probe["text"], None))
+        note = "What the model does not find is covered." if probe.get("guesses") else ""
+        found.append(report.Gallery(f"{learned.capitalize()} during training: {probe['text']}", cells, note))
     return found
+
+
+def captioned(content: bytes, lines: Sequence[str], about: str, good: bool | None) -> report.Captioned:
+    """A picture of a gallery, or a spectrogram, which is wide."""
+    H, W = size_of(content)
+    return report.Captioned(content, lines, about, good, wide=W >= 2 * H > 0)
 
 
 def answers(folder: Path, most: int) -> list[tuple[dict[str, Any], Answers]]:

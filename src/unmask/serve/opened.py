@@ -38,8 +38,8 @@ from unmask.visualize.numbers import Data
 from unmask.visualize.picture_attention import over_picture
 from unmask.visualize.reading import Read, read, read_pair, shown
 from unmask.visualize.recording_attention import over_recording
-from unmask.visualize.recording_features import Masking, features
-from unmask.visualize.recordings import LONGEST, spoken
+from unmask.visualize.recording_features import Entries, Masking, features
+from unmask.visualize.recordings import WHOLE, Part, spoken
 from unmask.visualize.signals import anomalies, attention_along, signal
 from unmask.visualize.words import Vectors
 
@@ -156,11 +156,14 @@ class Opened:
             raise UnmaskError(f"{self.folder} has no preprocessor_config.json, which {items} need.")
         return processor
 
-    def attention(self, text: str, pair: str | None = None, kind: str | None = None) -> Data:
-        """All attention weights of the model for a text, a pair, or the picture or recording in a file.
+    def attention(self, text: str, pair: str | None = None, kind: str | None = None, part: Part | None = None) -> Data:
+        """All attention weights of the model for a text, a pair, or the picture or recording in a file, or a part of
+        the recording.
 
         Raises UnmaskError for an input that the model cannot read, and for a model without attention.
         """
+        if part is not None and not self.reads_recordings:
+            raise UnmaskError("Only a recording has a begin and an end in seconds: leave --begin and --end out.")
         if not (self.reads_pictures or self.reads_recordings):
             return attention.whole(self.model, self.reading(text, pair), kind)
         if pair is not None:
@@ -168,14 +171,16 @@ class Opened:
                 f"This model reads one {'picture' if self.reads_pictures else 'recording'}: leave --pair out."
             )
         if self.reads_recordings:
-            return over_recording(self.model, self.recording_processor, self.samples(Path(text)))
+            part = part or WHOLE
+            samples_N = self.samples(Path(text), part)
+            return over_recording(self.model, self.recording_processor, samples_N, begin=part.begin)
         processor = self.image_processor
         return over_picture(self.model, processor, decode(Path(text), processor.channels))
 
-    def samples(self, source: Path | bytes) -> np.ndarray:
-        """[N] float32: the beginning of a recording, somewhat more than the views show. Raises UnmaskError if it cannot
-        be decoded."""
-        return decoding.decode(source, self.recording_processor.rate, end=LONGEST + 1)
+    def samples(self, source: Path | bytes, part: Part = WHOLE) -> np.ndarray:
+        """[N] float32: a part of a recording, somewhat more than the views show. Raises UnmaskError if it cannot be
+        decoded."""
+        return decoding.decode(source, self.recording_processor.rate, part.begin, part.last)
 
     @property
     def masks_frames(self) -> Masking | None:
@@ -185,14 +190,20 @@ class Opened:
         fields = {} if config is None else config.leaves()
         return Masking(fields["share"], fields["span"]) if {"share", "span"} <= fields.keys() else None
 
-    def features(self, source: Path | bytes, *, seed: int = 0) -> Data:
+    def features(
+        self, source: Path | bytes, *, seed: int = 0, part: Part = WHOLE, entries: Sequence[Entries] = ()
+    ) -> Data:
         """A recording as the model reads it, with what its task recognises along the time axis: see
         `visualize.recording_features`. Raises UnmaskError for a model that reads something else."""
-        processor, samples_N, lanes = self.recording_processor, self.samples(source), list[Data]()
+        processor, samples_N, lanes = self.recording_processor, self.samples(source, part), list[Data]()
         if self.predictor is not None and isinstance(task := self.predictor.task, RecordingTask):
-            [found] = self.predictor.found([Recording(place="The recording", source=source)])
+            row = Recording(place="The recording", source=source, begin=part.begin, end=part.last)
+            [found] = self.predictor.found([row])
             lanes = spoken(task.along(found))
-        return features(self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, seed=seed)
+        return features(
+            self.model, processor, samples_N, masking=self.masks_frames, lanes=lanes, entries=entries, seed=seed,
+            begin=part.begin,
+        )  # fmt: skip
 
     def signal(self, source: Path | bytes, **given: Any) -> Data:
         """A record as the model reads it: see `visualize.signals`.

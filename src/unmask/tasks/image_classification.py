@@ -5,7 +5,6 @@ Shapes: N rows, C outputs.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,14 +25,12 @@ from unmask.data.pictures.examples import PictureExamples
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.pictures.reading import Picture, doubts
 from unmask.data.pictures.recutting import Recut
-from unmask.data.pictures.thumbnails import thumbnail
 from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.kernels.linear import Logits
 from unmask.models.model import Model
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
-from unmask.tasks.labels import right_and_wrong
 from unmask.tasks.one_label import OneLabel
 from unmask.tasks.picture_references import FEATURES, Features, regression_on_pictures
 from unmask.tasks.picture_training import Augmenting
@@ -42,8 +39,6 @@ from unmask.tasks.reading import counts_of, labels_of
 from unmask.tasks.stand_in import StandIn
 from unmask.tasks.task import Say, Score, Task
 from unmask.types import Batch, Loss
-
-SHOWN = 12  # examples with a wrong answer, and with a correct one, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,17 +122,9 @@ class ImageClassification(PictureTask, OneLabel):
             return super().for_teacher(student, teacher, owner)
         return Recut(student, teacher, self.name)
 
-    def examples(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """The most confident mistakes, then rows with a correct answer, SHOWN of each at most."""
-        probabilities, true = self._arrays(answers, rows)
-        predicted, shown = probabilities.argmax(1), []
-        for i in right_and_wrong(probabilities, true, SHOWN):
-            row = rows[i]
-            assert isinstance(row, Picture)
-            names = {"label": self.labels[true[i]], "predicted": self.labels[predicted[i]], "place": row.place}
-            picture = base64.b64encode(thumbnail(row.pixels())).decode()
-            shown.append({**names, "probability": float(probabilities[i].max()), "picture": picture})
-        return shown
+    def drawn(self, row: Row) -> np.ndarray | None:
+        assert isinstance(row, Picture)
+        return row.pixels()
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
         return {name: partial(self._reference, train, features) for name, features in FEATURES.items()}

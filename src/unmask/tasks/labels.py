@@ -5,12 +5,17 @@ Shapes: N rows, C outputs.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from unmask.data.labelled.rows import Row
+from unmask.data.pictures.thumbnails import thumbnail
 from unmask.errors import UnmaskError
+
+SHOWN = 12  # examples with a wrong answer, and with a correct one, at most
 
 
 def different(labels: Sequence[str]) -> tuple[str, ...]:
@@ -45,3 +50,11 @@ def right_and_wrong(probabilities: np.ndarray, true: np.ndarray, most: int) -> l
         turns[own] = np.arange(own.sum())
     right = right[np.argsort(turns, kind="stable")]
     return [*wrong[:most].tolist(), *right[:most].tolist()]
+
+
+def example(row: Row, label: str, predicted: str, probability: float, pixels_HWC: np.ndarray) -> dict[str, Any]:
+    """A row with its answer, as `Task.examples` returns them."""
+    picture = base64.b64encode(thumbnail(pixels_HWC)).decode()
+    return {
+        "label": label, "predicted": predicted, "place": row.place, "probability": probability, "picture": picture
+    }  # fmt: skip

@@ -14,9 +14,18 @@ from torch import Tensor
 from unmask import metrics
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
+from unmask.data.recordings.segments import Framed
+from unmask.errors import UnmaskError
 from unmask.kernels.linear import Logits
 from unmask.tasks.balance import ClassLoss
-from unmask.tasks.labels import different, label_id, mean_cross_entropy
+from unmask.tasks.labels import (
+    SHOWN,
+    different,
+    example,
+    label_id,
+    mean_cross_entropy,
+    right_and_wrong,
+)
 from unmask.tasks.reading import with_labels
 from unmask.tasks.task import Task
 from unmask.types import Head, Loss
@@ -61,6 +70,25 @@ class OneLabel(Task):
     def confusion(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, int]]:
         probabilities, true = self._arrays(answers, rows)
         return metrics.confusion(probabilities.argmax(1), true, self.labels)
+
+    def drawn(self, row: Row) -> np.ndarray | None:
+        """A row as a picture [H, W, C] uint8; None for one that cannot be shown as a picture."""
+        return None
+
+    def examples(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """The most confident mistakes, then rows with a correct answer, SHOWN of each at most."""
+        probabilities, true = self._arrays(answers, rows)
+        shown = list[dict[str, Any]]()
+        for i in right_and_wrong(probabilities, true, SHOWN):
+            if (pixels_HWC := self.drawn(rows[i])) is None:
+                break
+            label, predicted = self.labels[true[i]], self.labels[probabilities[i].argmax()]
+            shown.append(example(rows[i], label, predicted, float(probabilities[i].max()), pixels_HWC))
+        return shown
+
+    def framed(self, rows: Sequence[Row], processor: Any) -> list[Framed]:
+        """The frames of recordings that lie in the times of rows. Raises UnmaskError for rows without times."""
+        raise UnmaskError("Only recordings have frames with times: leave --pooling frames out.")
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         commonest = np.bincount(self._true(train), minlength=len(self.labels)).argmax()

@@ -10,12 +10,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.doubts import doubts
 from unmask.data.labelled.rows import Row
 from unmask.data.recordings import synthetic
 from unmask.data.recordings.items import RECORDINGS
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.reading import Recording
+from unmask.data.recordings.segments import Framed, framed
+from unmask.data.recordings.spectrogram import picture_of
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.one_label import OneLabel
@@ -70,6 +75,14 @@ class SpeechClassification(OneLabel, RecordingTask):
     def for_training(self, encoded: Encoded, processor: RecordingProcessor) -> Encoded:
         """Changed recordings."""
         return replace(encoded, collate=self.augmenting.training(processor, encoded.length))
+
+    def framed(self, rows: Sequence[Row], processor: RecordingProcessor) -> list[Framed]:
+        return list(framed([row for row in rows if isinstance(row, Recording)], processor))
+
+    def drawn(self, row: Row) -> np.ndarray | None:
+        """Its spectrogram."""
+        assert isinstance(row, Recording)
+        return picture_of(row)
 
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
         return {"cepstra": partial(self._reference, train)}

@@ -27,11 +27,14 @@ from unmask.data.recordings.characters import Characters
 from unmask.data.recordings.examples import RecordingExamples
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording, Wanted
+from unmask.data.recordings.spectrogram import picture_of
 from unmask.errors import UnmaskError, plural
 from unmask.models.model import Model
 from unmask.objectives.ctc import ctc, frames_needed
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.encoded import Encoded
+from unmask.tasks.labels import SHOWN as EXAMPLES
+from unmask.tasks.labels import example
 from unmask.tasks.lengths import windows
 from unmask.tasks.recording_references import nearest_by_cepstra
 from unmask.tasks.recording_training import Augmenting
@@ -274,6 +277,20 @@ class SpeechRecognition(RecordingTask):
     def tables(self, answers: Sequence[Spoken], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         hypotheses, references = self._texts(answers, rows)
         return tables_of(references, hypotheses, [row.place for row in rows])
+
+    def examples(self, answers: Sequence[Spoken], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Spectrograms with the most confident mistakes, then with correct transcripts, EXAMPLES of each at most. The
+        probability is the geometric mean of those of the most probable labels of the frames."""
+        sure_N = np.array([np.exp(answer.log_p_FC.max(1).mean()) for answer in answers])
+        texts = list(zip(*self._texts(answers, rows), strict=True))
+        order = np.argsort(-sure_N, kind="stable").tolist()
+        wrong, right = ([i for i in order if (texts[i][0] == texts[i][1]) is same][:EXAMPLES] for same in (False, True))
+        shown = []
+        for i in (*wrong, *right):
+            row, (hypothesis, reference) = rows[i], texts[i]
+            assert isinstance(row, Recording)
+            shown.append(example(row, reference, hypothesis, float(sure_N[i]), picture_of(row)))
+        return shown
 
     def baseline(self, rows: Sequence[Row], train: Sequence[Row]) -> dict[str, float]:
         normalised = self.characters.normalised

@@ -12,6 +12,7 @@ import numpy as np
 
 from unmask.data.examples import lengths_of
 from unmask.data.processor import Processor
+from unmask.data.recordings.segments import Framed
 from unmask.models.model import Model
 from unmask.tasks.batching import TOKENS_ELSEWHERE, answered, by_length
 from unmask.tasks.embedding import POOLINGS
@@ -58,3 +59,14 @@ def layer_summaries(model: Model, examples: Sequence[Example], processor: Proces
             for row, place in enumerate(places):
                 found[place] = [mean_ND[row].cpu().numpy() for mean_ND in means]
     return [np.stack(layer) for layer in zip(*found, strict=True)]
+
+
+def frame_states(model: Model, found: Sequence[Framed], processor: Any) -> list[np.ndarray]:
+    """[N, D] float32 of the input of the first layer and of the output of each layer: the states of the N frames of
+    `found`, each recording read alone and whole, in evaluation mode. Raises UnmaskError as `layer_summaries`."""
+    parts = list[list[np.ndarray]]()
+    with evaluating(model):
+        for one in found:
+            batch = processor.collate([processor.example(one.samples(processor))]).to(model.device)
+            parts.append([x_BTD[0, one.frames].float().cpu().numpy() for x_BTD in model.hidden_states(batch)])
+    return [np.concatenate(layer) for layer in zip(*parts, strict=True)]

@@ -229,12 +229,14 @@ def render_plan(plan: Mapping[str, Any]) -> str:
     parts = ", ".join(f"{name} {count(n)}" for name, n in plan["parts"].items())
     kinds = ", ".join(f"{name} {size(n)}" for name, n in memory.items() if name != "total")
     ranks = f" on {plan['ranks']} processes" if plan["ranks"] > 1 else ""
+    amount = f" ({plan['amount']})" if plan.get("amount") else ""
+    in_all = count(plan["tokens_per_step"] * plan["steps"])
     frozen = plan["parameters"] - plan["trainable"]
     lines = {
         "parameters": f"{plan['parameters']:,} ({parts})" + (f", {frozen:,} of them frozen" if frozen else ""),
         "device": f"{plan['device']}, {plan['precision']}{ranks}",
         "steps": f"{plan['steps']:,}",
-        "tokens": f"{plan['tokens_per_step']:,} a step, {count(plan['tokens_per_step'] * plan['steps'])} in all",
+        "tokens": f"{plan['tokens_per_step']:,} a step{amount}, {in_all} in all",
         "memory": f"about {size(memory['total'])} ({kinds})",
         "disk": f"up to {size(plan['disk_bytes'])} for checkpoints",
         "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all",

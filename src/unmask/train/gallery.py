@@ -19,12 +19,14 @@ class Captioned:
     lines    the caption
     about    what the picture is, such as the name of its file: shown where the pointer rests
     good     whether the caption is highlighted as good, or as bad; None: it is not highlighted
+    wide     whether it takes two columns, as a spectrogram does
     """
 
     content: bytes
     lines: Sequence[str]
     about: str = ""
     good: bool | None = False
+    wide: bool = False
 
     def html(self) -> str:
         kind = next((kind for begin, kind in KINDS.items() if self.content.startswith(begin)), None)
@@ -37,7 +39,7 @@ class Captioned:
         kinds = {True: "good", False: "", None: "plain"}
         caption = f'<b class="{kinds[self.good]}">{escape(first)}</b>'
         caption += "".join(f"<small>{escape(line)}</small>" for line in others)
-        return f'<div class="picture">{image}{caption}</div>'
+        return f'<div class="picture{" wide" if self.wide else ""}">{image}{caption}</div>'
 
 
 @dataclass(frozen=True)

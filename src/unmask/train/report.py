@@ -264,6 +264,7 @@ pre { overflow-x: auto; font: .875rem/1.45 ui-monospace, monospace; background: 
 .matrix .cell { text-anchor: middle; pointer-events: none; font-variant-numeric: tabular-nums; }
 .gallery { display: grid; gap: 14px 10px; grid-template-columns: repeat(auto-fill, minmax(112px, 1fr)); }
 .picture { min-width: 0; } .picture img { display: block; width: 96px; height: 96px; object-fit: contain; }
+.picture.wide { grid-column: span 2; } .picture.wide img { width: 100%; height: 64px; object-fit: fill; }
 .picture b, .picture small { display: block; width: fit-content; max-width: 100%; overflow-wrap: anywhere;
   font-size: .8125rem; line-height: 1.35; font-weight: 400; }
 .picture b { margin: 4px 0 1px; padding: 0 4px; border-radius: 4px; background: var(--warn); }

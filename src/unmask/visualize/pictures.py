@@ -120,7 +120,7 @@ def _recording(figure: Any, data: Data) -> None:
             first.axvspan(one["begin"], one["end"], color="#808080", alpha=0.25, linewidth=0)
     for axis in figure.axes:
         axis.tick_params(labelsize=7)
-    figure.axes[-1].set_xlabel("seconds", fontsize=8)
+    figure.axes[-1].set_xlabel(f"seconds from {data['begin']:g} s on" if data.get("begin") else "seconds", fontsize=8)
 
 
 def _spans(axis: Any, lane: Data) -> None:
@@ -162,7 +162,7 @@ def _recording_attention(figure: Any, data: Data) -> None:
     across = min(4, len(parts))
     down = -(-len(parts) // across)
     figure.set_size_inches(3 * across, 3.1 * down)
-    begin, end = data["frames"]["begin"], data["frames"]["end"]
+    begin, end = (data["recording"]["begin"] + data["frames"][name] for name in ("begin", "end"))
     axes = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True).flatten()
     for axis, part in zip(axes, parts, strict=False):
         weights_FF = unpacked(part["weights"])[0]

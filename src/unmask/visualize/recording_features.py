@@ -38,11 +38,13 @@ class Entries(NamedTuple):
     name     of the codebook, or of what has the entries
     codes_F  [F], from 0
     size     V, number of entries
+    edges    [F + 1] seconds between its frames; None: those of the model
     """
 
     name: str
     codes_F: np.ndarray
     size: int
+    edges: np.ndarray | None = None
 
 
 def features(
@@ -52,13 +54,16 @@ def features(
     *,
     masking: Masking | None = None,
     lanes: Sequence[Data] = (),
+    entries: Sequence[Entries] = (),
     seed: int = 0,
+    begin: float = 0.0,
 ) -> Data:
-    """The view of the first LONGEST seconds of a recording.
+    """The view of the first LONGEST seconds of a recording, or of its part that begins at `begin` seconds.
 
     samples_N  float32, at the rate of the processor
     masking    of the objective that trained the model; None: no frames are masked
     lanes      more lanes, such as the words that the model recognises
+    entries    more of them, such as clusters that another model made
     seed       of the masked frames
 
     Raises UnmaskError for a recording that the model cannot read.
@@ -68,10 +73,10 @@ def features(
     states = _states(twin(model), processor.collate([example]).to(model.device))
     found = [] if masking is None else [_masked(masking, edges, seed)]
     found += lanes
-    entries = list(_entries(model, states))
+    entries = [*entries, *_entries(model, states)]
     for one in entries:
-        labels = [str(code + 1) for code in one.codes_F]
-        found.append(spans(f"{one.name}: number of the entry", runs(labels, edges, one.codes_F.tolist())))
+        labels, own = [str(code + 1) for code in one.codes_F], edges if one.edges is None else one.edges
+        found.append(spans(f"{one.name}: number of the entry", runs(labels, own, one.codes_F.tolist())))
     for name, states_FD in states.items():
         title = f"Output of the {name}: {COMPONENTS} principal components"
         found.append(map_of(title, components(states_FD.double().cpu().numpy()), edges))
@@ -83,6 +88,7 @@ def features(
         lanes=found,
         charts=[use(one) for one in entries],
         step=processor.hop / processor.rate,
+        begin=begin,
         note="" if masking is None else "Each time that training reads a recording, it masks other frames.",
     )
 

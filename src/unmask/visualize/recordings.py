@@ -5,20 +5,37 @@ Shapes: N samples, P columns of pixels, F frames, M mel bands.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
-from unmask.data.recordings.features import LogMel, mel
+from unmask.data.recordings.features import mel
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.recordings.spectrogram import BANDS, DECIBELS, features_of
+from unmask.data.recordings.spectrogram import spectrogram as levels
 from unmask.visualize.numbers import Data, packed
 
 LONGEST = 30.0  # seconds of a recording that a view shows
-BANDS, HOP, WINDOW = 48, 0.010, 0.025  # of the spectrogram; seconds
-DECIBELS = 70.0  # range of the colours, below the loudest place
 STEP = 0.01  # seconds that an arrow key moves
+
+
+class Part(NamedTuple):
+    """The part of a recording that a view shows, in seconds: from `begin` to `end`, or as much as a view can show."""
+
+    begin: float = 0.0
+    end: float | None = None
+
+    @property
+    def last(self) -> float:
+        """Where reading ends: somewhat after what the view shows, so that the view knows that it leaves something
+        out."""
+        most = self.begin + LONGEST + 1
+        return most if self.end is None else min(self.end, most)
+
+
+WHOLE = Part()
 
 
 def recording(
@@ -29,23 +46,27 @@ def recording(
     lanes: Sequence[Data] = (),
     charts: Sequence[Data] = (),
     step: float = STEP,
+    begin: float = 0.0,
     note: str = "",
 ) -> Data:
-    """The view: the first LONGEST seconds of a recording.
+    """The view: the first LONGEST seconds of a recording, or of a part of it.
 
     samples_N  float32 from -1 to 1, `rate` of them a second
     lead       the sentence above it
     lanes      rows below the spectrogram, with the same time axis: see `spans`, `stems` and `map_of`
     charts     line charts below, see `chart`
     step       seconds that an arrow key moves, such as those of a frame
+    begin      seconds at which the part begins in the whole recording; all other times count from there
     note       the sentence below it
     """
-    cut = "" if len(samples_N) <= LONGEST * rate else f"The view shows the first {LONGEST:g} seconds. "
+    where = f"{LONGEST:g} seconds from {begin:g} s on" if begin else f"the first {LONGEST:g} seconds"
+    cut = "" if len(samples_N) <= LONGEST * rate else f"The view shows {where}. "
     samples_N = samples_N[: int(LONGEST * rate)]
     return {
         "view": "recording",
         "lead": lead,
         "rate": rate,
+        "begin": begin,
         "seconds": len(samples_N) / rate,
         "samples": packed(samples_N, "int16"),
         "spectrogram": spectrogram(samples_N, rate),
@@ -60,17 +81,15 @@ def spectrogram(samples_N: np.ndarray, rate: int) -> Data | None:
     """Power in mel bands, in decibels: {"values": [F, M], 0 is DECIBELS below the loudest place and 1 is the loudest;
     "begin" and "hop": seconds of the middle of frame 0 and between two frames; "hertz": [M] middle of each band}. None
     for a recording shorter than a window."""
-    window, hop = (max(1, round(seconds * rate)) for seconds in (WINDOW, HOP))
-    features = LogMel(rate=rate, hop=hop, window=window, bands=BANDS, low=0.0)
-    log_FM = features(samples_N)
-    if not len(log_FM):
+    levels_FM = levels(samples_N, rate)
+    if not len(levels_FM):
         return None
-    decibels_FM = 10 / math.log(10) * (log_FM - log_FM.max())
+    features = features_of(rate)
     edges = np.linspace(0.0, mel(rate / 2), BANDS + 2)[1:-1]
     return {
-        "values": packed(1 + decibels_FM / DECIBELS, "uint8"),
-        "begin": window / 2 / rate,
-        "hop": hop / rate,
+        "values": packed(levels_FM, "uint8"),
+        "begin": features.window / 2 / rate,
+        "hop": features.hop / rate,
         "hertz": [round(float(one), 1) for one in 700 * np.expm1(edges / 1127)],
         "decibels": DECIBELS,
     }

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.files.png import png
 from unmask.data.pictures.decoding import pillow
 
-SIDE = 96  # pixels of the longer side, at most
+SIDE = 96  # pixels of the longer side of a copy that is made smaller
 BYTES = 4_096  # of a file, at most
 FORMATS: tuple[dict[str, Any], ...] = (
     {"format": "PNG"},
@@ -22,8 +23,10 @@ FORMATS: tuple[dict[str, Any], ...] = (
 
 
 def thumbnail(pixels_HWC: np.ndarray) -> bytes:
-    """A file with a copy of a picture [H, W, C] uint8, of at most SIDE pixels and BYTES bytes. It is a PNG if that is
-    small enough, as for small pictures, whose pixels then stay exact; else a JPEG."""
+    """A file with a copy of a picture [H, W, C] uint8, of at most SIDE² pixels and BYTES bytes. It is a PNG if that is
+    small enough, as for small pictures, whose pixels then stay exact; else a JPEG, for which Pillow is needed."""
+    if pixels_HWC.shape[0] * pixels_HWC.shape[1] <= SIDE**2 and len(exact := png(pixels_HWC)) <= BYTES:
+        return exact
     Image = pillow()
     picture = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC)
     side = SIDE

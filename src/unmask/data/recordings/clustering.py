@@ -203,7 +203,7 @@ class Agreement:
 
 def agreement(counts_LK: np.ndarray) -> dict[str, float]:
     """How far clusters agree with labels, from the number of frames of each label in each cluster (Hsu et al. 2021,
-    section IV.D): `purity` = sum_k max_l p(l, k), and `information` = I(l; k) / H(l), from 0 to 1."""
+    section IV.E): `purity` = sum_k max_l p(l, k), and `information` = I(l; k) / H(l), from 0 to 1."""
     joint_LK = counts_LK / max(counts_LK.sum(), 1)
     of_labels, of_clusters = entropy(joint_LK.sum(1)), entropy(joint_LK.sum(0))
     shared = of_labels + of_clusters - entropy(joint_LK)

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unmask.data.files.corpora import FRAMES, VERIFY_BELOW, Checked, mapped, read_manifest, seal, workspace
+from unmask.data.files.corpora import FRAMES, VERIFY_BELOW, Checked, format_of, mapped, read_manifest, seal, workspace
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check
+from unmask.files import check
 
 VERSION = 1
 MOST = 1 << 16  # clusters that a label can number
@@ -61,7 +61,7 @@ class FrameLabels:
     def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
         """verify: whether to compare checksums; None: if the labels are below 1 GiB. Sizes are always compared."""
         self.folder = Path(folder)
-        if not (self.folder / MANIFEST).is_file():
+        if format_of(self.folder) != FRAMES:
             raise UnmaskError(f"{folder} has no labels of frames: make them with unmask cluster --data ... --out ...")
         self.manifest = read_manifest(self.folder, FRAMES, VERSION)
         files = self.manifest["files"]

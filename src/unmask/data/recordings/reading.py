@@ -22,7 +22,7 @@ from unmask.data.files.tables import guess_format, read_table
 from unmask.data.labelled.dataset import Dataset, in_turns
 from unmask.data.labelled.rows import Row
 from unmask.data.recordings.corpus import RecordingCorpus
-from unmask.data.recordings.decoding import SUFFIXES, Source, decode, digest_of, header
+from unmask.data.recordings.decoding import SUFFIXES, Header, Source, decode, digest_of, header
 from unmask.data.recordings.items import RECORDINGS, holds_recordings, items_of
 from unmask.errors import UnmaskError, plural
 
@@ -74,8 +74,13 @@ class Recording(Row):
 
     def count(self, rate: int) -> int:
         """N, by the header of the file. Raises UnmaskError, which names the row, for a file that is no recording."""
-        first, last = header(self.source, name=self._name).bounds(rate, self.begin, self.end)
+        first, last = self.header.bounds(rate, self.begin, self.end)
         return last - first
+
+    @property
+    def header(self) -> Header:
+        """That of the file. Raises UnmaskError, which names the row, for one that is no recording."""
+        return header(self.source, name=self._name)
 
     @property
     def _name(self) -> str:

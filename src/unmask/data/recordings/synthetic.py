@@ -47,6 +47,15 @@ class Sound(NamedTuple):
     bandwidth: float = 1_000.0
 
 
+class Said(NamedTuple):
+    """A letter of some speech, and the seconds of its sounds. At the edges, its formants are those of a glide to its
+    neighbours."""
+
+    letter: str
+    begin: float
+    end: float
+
+
 class Stop(NamedTuple):
     """A stop consonant: the mouth is closed, then opens with a burst of noise, and breath if it has no voice."""
 
@@ -123,33 +132,40 @@ def say(text: str, voice: Voice, rate: int, rng: Generator) -> np.ndarray:
 
     Raises UnmaskError for a letter without a sound.
     """
-    sounds = [_silence(EDGE * rng.uniform(0.3, 1.7))]
+    return spoken(text, voice, rate, rng)[0]
+
+
+def spoken(text: str, voice: Voice, rate: int, rng: Generator) -> tuple[np.ndarray, list[Said]]:
+    """As `say`, with the times of the letters."""
+    sounds, letters = [_silence(EDGE * rng.uniform(0.3, 1.7))], list[tuple[str, int, int]]()
     for number, word in enumerate(text.split()):
         if number and rng.uniform() < 0.8:  # else the words run into each other
             sounds.append(_silence(PAUSE * rng.uniform(0.2, 2.0)))
         for letter in word:
             if letter not in LETTERS:
                 raise UnmaskError(f"There is no sound for {letter!r} in {text!r}; known: {''.join(LETTERS)}.")
+            letters.append((letter, len(sounds), len(sounds) + len(LETTERS[letter])))
             sounds += LETTERS[letter]
     sounds.append(Sound(EDGE * rng.uniform(0.3, 1.7), (500, 1_500, 2_500)))
     lengths = (
         np.array([sound.seconds for sound in sounds]) * voice.pace * rng.normal(1, 0.12, len(sounds)).clip(0.6, 1.4)
     )
-    tracks = _tracks(sounds, lengths, voice, rng)
-    spoken = _synthesise(tracks, voice, rate, rng)
-    level = 10 ** (rng.uniform(-26, -14) / 20) / (np.sqrt(np.mean(np.square(spoken))) + 1e-9)
-    noise = rng.standard_normal(len(spoken)) * 10 ** (rng.uniform(-58, -36) / 20)
-    return np.clip(spoken * level + noise, -1, 1).astype(np.float32)
+    frames = np.maximum(1, np.rint(np.cumsum(lengths) / FRAME)).astype(int)
+    counts = np.maximum(1, np.diff(frames, prepend=0))
+    found = _synthesise(_tracks(sounds, counts, voice, rng), voice, rate, rng)
+    level = 10 ** (rng.uniform(-26, -14) / 20) / (np.sqrt(np.mean(np.square(found))) + 1e-9)
+    noise = rng.standard_normal(len(found)) * 10 ** (rng.uniform(-58, -36) / 20)
+    edges = np.concatenate([[0], np.cumsum(counts)]) * (round(FRAME * rate) / rate)
+    said = [Said(letter, float(edges[first]), float(edges[last])) for letter, first, last in letters]
+    return np.clip(found * level + noise, -1, 1).astype(np.float32), said
 
 
 def _silence(seconds: float) -> Sound:
     return Sound(seconds, (500, 1_500, 2_500))
 
 
-def _tracks(sounds: Sequence[Sound], lengths: np.ndarray, voice: Voice, rng: Generator) -> dict[str, np.ndarray]:
-    """The controls of the synthesiser at each frame [F], formants [F, 3]."""
-    ends = np.maximum(1, np.rint(np.cumsum(lengths) / FRAME)).astype(int)
-    counts = np.maximum(1, np.diff(ends, prepend=0))
+def _tracks(sounds: Sequence[Sound], counts: np.ndarray, voice: Voice, rng: Generator) -> dict[str, np.ndarray]:
+    """The controls of the synthesiser at each frame [F], formants [F, 3]; `counts` are the frames of each sound."""
     owner = np.repeat(np.arange(len(sounds)), counts)
     formants = np.array([sound.formants for sound in sounds]) * voice.tract * rng.normal(1, 0.02, (len(sounds), 3))
     noise = np.array([(sound.frequency, sound.bandwidth) for sound in sounds])
@@ -213,11 +229,12 @@ def _resonate(samples: np.ndarray, frequencies: np.ndarray, widths: np.ndarray, 
 
 def write(folder: Path, *, rate: int = 16_000, speakers: int = SPEAKERS, seed: int = 0) -> None:
     """Write a corpus of words and of short sentences as WAV files of 16 bits, wav/SPEAKER/NUMBER.wav, with tables for
-    three tasks. Words and sentences for development and test are those of other speakers than in training.
+    four tasks. Words and sentences for development and test are those of other speakers than in training.
 
     sentences-train.tsv, -dev, -test  path, text, speaker
     words-train.tsv, -dev, -test      path, label (the word), speaker
     speakers-train.tsv, -dev, -test   path, label (the speaker), text
+    phones-train.tsv, -dev, -test     path, begin, end (seconds), label (a letter of a sentence), speaker
 
     An existing folder is complete and stays as it is. Raises UnmaskError if the folder cannot be written, and for
     too few speakers.
@@ -242,15 +259,22 @@ def _write(folder: Path, rate: int, speakers: int, seed: int) -> None:
         for i, text in enumerate(texts):
             place = folder / "wav" / speaker / f"{i:03}.wav"
             place.parent.mkdir(parents=True, exist_ok=True)
-            samples = say(text, voice, rate, rng)
+            samples, said = spoken(text, voice, rate, rng)
             wavfile.write(place, rate, np.rint(samples * (2**15 - 1)).astype(np.int16))
             path = str(place.relative_to(folder))
             if " " in text:
                 tables.setdefault(f"sentences-{part}", []).append((path, text, speaker))
+                phones = [(path, f"{one.begin:.3f}", f"{one.end:.3f}", one.letter, speaker) for one in said]
+                tables.setdefault(f"phones-{part}", []).extend(phones)
                 own = SENTENCE_PARTS[i % len(SENTENCE_PARTS)]
                 tables.setdefault(f"speakers-{own}", []).append((path, speaker, text))
             else:
                 tables.setdefault(f"words-{part}", []).append((path, text, speaker))
-    columns = {"sentences": ("text", "speaker"), "words": ("label", "speaker"), "speakers": ("label", "text")}
+    columns: dict[str, tuple[str, ...]] = {
+        "sentences": ("text", "speaker"),
+        "words": ("label", "speaker"),
+        "speakers": ("label", "text"),
+    }
+    columns["phones"] = ("begin", "end", "label", "speaker")
     for name, rows in tables.items():
         write_tsv(folder / f"{name}.tsv", ("path", *columns[name.partition("-")[0]]), rows)

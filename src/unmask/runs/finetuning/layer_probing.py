@@ -6,28 +6,47 @@ Shapes: N rows, L layers with the input of the first, D width, C classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from unmask.data.labelled.dataset import Dataset
+from unmask.data.recordings.features import Mfcc
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.runs.finetuning.probing import Prepared, Probing, classes_of, prepared
 from unmask.runs.report import Report, write_report
 from unmask.tasks import Task
-from unmask.tasks.summaries import layer_summaries
+from unmask.tasks.one_label import OneLabel
+from unmask.tasks.summaries import frame_states, layer_summaries
 from unmask.tasks.task import Say
 from unmask.train import report
 
+MOST_FRAMES = 20_000
 PENALTY = 1.0  # of half the squared weights, as the default of scikit-learn's logistic regression
 STEPS = 100
 NAME = "probe.json"
-TRUNK, RANDOM, SUM = "trunk", "random trunk", "weighted sum of layers"
+ONE_LABEL, TRUNK, RANDOM, SUM = "one label for all rows", "trunk", "random trunk", "weighted sum of layers"
+
+
+class Scored(NamedTuple):
+    """What a probe scores: rows, or frames in the times of rows.
+
+    owners      [N] the row of each
+    layers      of a model: the states [N, D] of each layer
+    references  name -> the accuracy on a fold of a plain reference
+    """
+
+    owners: np.ndarray
+    layers: Callable[[Any], list[np.ndarray]]
+    references: Mapping[str, Callable[[Fold], float]]
 
 
 class Fold(NamedTuple):
@@ -39,13 +58,14 @@ class Fold(NamedTuple):
 
 
 def probe_layers(config: Probing, say: Say) -> dict[str, Any]:
-    """Score a logistic regression on the mean state of each row, for each layer of a trunk, which is not trained, and
-    for a weighted sum of all layers whose weights are learned with it (Peters et al. 2018, equation 1; Yang et al.
-    2021, SUPERB, section 3.2).
+    """Score a logistic regression on the mean state of each row, or with the pooling "frames" on each frame in the
+    times of the rows, for each layer of a trunk, which is not trained, and for a weighted sum of all layers whose
+    weights are learned with it (Peters et al. 2018, equation 1; Yang et al. 2021, SUPERB, section 3.2).
 
-    Returns `task`, `rows`, `folds` (names), `seeds`, `weights` of the layers in the sum, and `scores`: name -> for each
-    layer the accuracies of all folds and seeds. The names are the trunk, the same trunk with random weights, the sum,
-    the plain references of the task, and one label for all rows; those that have no layers have one entry.
+    Returns `task`, `rows`, `scored` (number of rows or frames), `pooling`, `folds` (names), `seeds`, `weights` of the
+    layers in the sum, and `scores`: name -> for each layer the accuracies of all folds and seeds. The names are the
+    trunk, the same trunk with random weights, the sum, the plain references of the task, and one label for all rows;
+    those that have no layers have one entry.
 
     Raises UnmaskError as `probe` does, for a model whose layers are not blocks, and for --leave-out without groups.
     """
@@ -54,15 +74,16 @@ def probe_layers(config: Probing, say: Say) -> dict[str, Any]:
     found = prepared(config, say)
     task, model, rows = found.task, found.loaded.model, _joined(list(found.sets.values()))
     folds = _groups(rows) if config.leave_out else _splits({name: len(one) for name, one in found.sets.items()})
-    true_N = classes_of(task, rows)
+    scored = (_frames if config.pooling == "frames" else _whole)(found, rows, say)
+    true_N, folds = classes_of(task, rows)[scored.owners], [_of_items(fold, scored.owners) for fold in folds]
 
     def tried(layers: Sequence[np.ndarray], seed: int) -> list[tuple[float, list[float]]]:
         return [_score(layers, true_N, len(task.labels), fold, seed) for fold in folds]
 
-    scores: dict[str, list[list[float]]] = {"one label for all rows": [[_baseline(task, rows, fold) for fold in folds]]}
-    for name in task.references(rows):
+    scores = {ONE_LABEL: [[_baseline(true_N, fold) for fold in folds]]}
+    for name, reference in scored.references.items():
         say(f"Regression on {name} ...")
-        scores[name] = [[_reference(task, name, rows, fold) for fold in folds]]
+        scores[name] = [[reference(fold) for fold in folds]]
     seeds = range(config.seed, config.seed + config.seeds)
     layers = list[np.ndarray]()
     for name, models in (
@@ -72,14 +93,21 @@ def probe_layers(config: Probing, say: Say) -> dict[str, Any]:
         say(f"Reading {plural(len(rows), 'row')} by the layers of the {name} ...")
         runs = list[list[list[float]]]()
         for one in models:
-            layers = _layers(found, one)
+            layers = scored.layers(one)
             runs.append([[accuracy for accuracy, _ in tried([layer], config.seed)] for layer in layers])
         scores[name] = [[x for run in of_layer for x in run] for of_layer in zip(*runs, strict=True)]
     same = [layer for layer in layers if layer.shape == layers[-1].shape]
     summed = [one for seed in seeds for one in tried(same, seed)]
     scores[SUM] = [[accuracy for accuracy, _ in summed]]
     weights = np.mean([shares for _, shares in summed], 0).tolist()
-    facts = {"task": config.task, "rows": len(rows), "folds": [fold.name for fold in folds], "seeds": config.seeds}
+    facts = {
+        "task": config.task,
+        "rows": len(rows),
+        "scored": len(true_N),
+        "pooling": config.pooling,
+        "folds": [fold.name for fold in folds],
+        "seeds": config.seeds,
+    }
     return {**facts, "scores": scores, "weights": weights, "config": config.to_dict()}
 
 
@@ -113,14 +141,46 @@ def _groups(rows: Dataset) -> list[Fold]:
     return [Fold(name, np.flatnonzero(groups != name), np.flatnonzero(groups == name)) for name in names]
 
 
-def _layers(found: Prepared, model: Any) -> list[np.ndarray]:
-    """[N, D] of each layer, for the rows of all sets."""
-    parts = [layer_summaries(model, encoded.examples, found.processor) for encoded in found.encoded.values()]
-    return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
+def _of_items(fold: Fold, owners: np.ndarray) -> Fold:
+    """The items whose rows are in a fold of rows."""
+    return Fold(fold.name, *(np.flatnonzero(np.isin(owners, part)) for part in (fold.train, fold.test)))
 
 
-def _baseline(task: Task, rows: Dataset, fold: Fold) -> float:
-    return float(task.baseline(rows.take(fold.test.tolist()), rows.take(fold.train.tolist()))["accuracy"])
+def _whole(found: Prepared, rows: Dataset, say: Say) -> Scored:
+    """The rows of all sets."""
+
+    def layers(model: Any) -> list[np.ndarray]:
+        parts = [layer_summaries(model, encoded.examples, found.processor) for encoded in found.encoded.values()]
+        return [np.concatenate(layer) for layer in zip(*parts, strict=True)]
+
+    references = {name: partial(_reference, found.task, name, rows) for name in found.task.references(rows)}
+    return Scored(np.arange(len(rows)), layers, references)
+
+
+def _frames(found: Prepared, rows: Dataset, say: Say) -> Scored:
+    """The frames in the times of the rows of all sets, evenly thinned to at most MOST_FRAMES. Raises UnmaskError for
+    rows without times, and where no frame lies in any."""
+    task, processor = cast(OneLabel, found.task), cast(RecordingProcessor, found.processor)
+    parts = task.framed(rows.rows, processor)
+    count = sum(len(part.rows) for part in parts)
+    if not count:
+        raise UnmaskError(f"{rows.path}: no frame of a recording has its middle in the times of a row.")
+    step = -(-count // MOST_FRAMES)
+    say(f"{count:,} frames lie in the times of rows" + (f"; one of {step} is read." if step > 1 else "."))
+    parts = [replace(part, frames=part.frames[::step], rows=part.rows[::step]) for part in parts]
+    owners, mfcc = np.concatenate([part.rows for part in parts]), Mfcc.of(processor)
+    cepstra_NC = np.concatenate([mfcc(part.samples(processor))[part.frames] for part in parts])
+    true_N = classes_of(task, rows)[owners]
+
+    def of_cepstra(fold: Fold) -> float:
+        return _score([cepstra_NC], true_N, len(task.labels), fold, 0)[0]
+
+    return Scored(owners, lambda model: frame_states(model, parts, processor), {"cepstra": of_cepstra})
+
+
+def _baseline(true_N: np.ndarray, fold: Fold) -> float:
+    """The accuracy of the label that is most frequent among the training items."""
+    return float((true_N[fold.test] == np.bincount(true_N[fold.train]).argmax()).mean())
 
 
 def _reference(task: Task, name: str, rows: Dataset, fold: Fold) -> float:
@@ -186,9 +246,11 @@ def render_layers(found: Mapping[str, Any]) -> str:
 
 
 def _about(found: Mapping[str, Any]) -> str:
-    over = plural(len(found["folds"]), "fold")
+    over, what = plural(len(found["folds"]), "fold"), f"the mean state of each of {found['rows']:,} rows"
+    if found["pooling"] == "frames":
+        what = f"the state of each of {found['scored']:,} frames in the times of {found['rows']:,} rows"
     return (
-        f"{found['task']}: accuracy of a regression on the mean state of each of {found['rows']:,} rows, over {over} "
+        f"{found['task']}: accuracy of a regression on {what}, over {over} "
         f"({', '.join(found['folds'])}) and {plural(found['seeds'], 'seed')}."
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,8 @@ class Probing(TaskConfig):
     model       folder of the trunk
     neighbours  training rows that vote for the label of a row
     pooling     "summary" reads the state of the class token, or whatever a head for whole rows reads; "mean" reads the
-                mean of all states, which suits models that learned to predict patches or tokens
+                mean of all states, which suits models that learned to predict patches or tokens; "frames", of
+                `probe_layers`, scores the state of each frame between the begin and the end of a row, such as a phone
     seed        seed of the random trunk, and of the held-out rows if there are no dev rows
     leave_out   of `probe_layers`: leave out the rows of each group in turn (--group, such as the speaker)
     seeds       of `probe_layers`: number of random trunks, and of initial weights of the sum
@@ -46,7 +47,7 @@ class Probing(TaskConfig):
     model: Path | None = None
     options: TaskOptions = field(default_factory=TaskOptions)
     neighbours: int = 20
-    pooling: Summary = "summary"
+    pooling: Summary | Literal["frames"] = "summary"
     seed: int = 0
     leave_out: bool = False
     seeds: int = 1
@@ -63,6 +64,8 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
 
     Raises UnmaskError as `finetune` does, and for a task whose rows have more than one label.
     """
+    if config.pooling == "frames":
+        raise UnmaskError("--pooling frames is for --layers: add it, or leave it out.")
     task, sets, loaded, processor, encoded = prepared(config, say)
     train, others = sets["train"], {name: rows for name, rows in sets.items() if name != "train"}
     true_N = classes_of(task, train)
@@ -82,7 +85,8 @@ def probe(config: Probing, say: Say) -> dict[str, Any]:
 
 
 class Prepared(NamedTuple):
-    """What a probe reads: the task, its rows, the loaded trunk and its processor, and the rows as examples."""
+    """What a probe reads: the task, its rows, the loaded trunk and its processor, and the rows as examples; none
+    where frames are scored."""
 
     task: Task
     sets: Mapping[str, Dataset]
@@ -107,6 +111,8 @@ def prepared(config: Probing, say: Say) -> Prepared:
     task = kind.for_references(sets, kind.options_class(**vars(config.options)), say, held_out=held_out)
     loaded = huggingface.load(config.model, huggingface.SINGLE_STACK, heads={})
     processor = task.processor_of(loaded, config.model)
+    if config.pooling == "frames":
+        return Prepared(task, sets, loaded, processor, {})
     length = config.rows.length or min(kind.usual_length, loaded.model.positions or kind.usual_length)
     encoded = {name: task.encode(rows, processor, length) for name, rows in sets.items()}
     for found in encoded.values():

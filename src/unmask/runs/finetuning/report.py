@@ -11,7 +11,7 @@ import numpy as np
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError, plural
-from unmask.runs.report import Report, curve, history
+from unmask.runs.report import Report, captioned, curve, history
 from unmask.runs.run import LOWER_IS_BETTER
 from unmask.train import report
 from unmask.train.checkpoint import RUN
@@ -19,7 +19,7 @@ from unmask.train.metrics import chosen
 
 RESULTS = "results.json"  # the scores of each seed, in the folder of a fine-tuning run
 FOLDS = "folds.json"  # the scores of each fold, in the folder of a cross-validation
-EXAMPLES = "examples.json"  # dev rows with their answers, if they are pictures
+EXAMPLES = "examples.json"  # dev rows with their answers, if they are pictures or recordings
 MOST_CLASSES = 30  # of a confusion matrix that is drawn; with more classes, the most confused pairs are listed
 MOST_PAIRS = 20
 KEPT = "The predictions are those of the model in the folder."
@@ -166,13 +166,15 @@ def confusion_section(
 
 
 def _examples(path: Path) -> report.Gallery:
-    """Dev rows as pictures, with their predictions. Raises UnmaskError for a damaged file."""
+    """Dev rows as pictures or spectrograms, with their predictions. Raises UnmaskError for a damaged file."""
     shown = []
     try:
         for one in read_json(path)["dev"]:
             good = one["label"] == one["predicted"]
-            lines = [f"{one['predicted']}", f"{one['probability']:.1%}"] + ([] if good else [f"label: {one['label']}"])
-            shown.append(report.Captioned(base64.b64decode(one["picture"]), lines, str(one["place"]), good))
+            lines = [f"{one['predicted'] or '(nothing)'}", f"{one['probability']:.1%}"] + (
+                [] if good else [f"label: {one['label']}"]
+            )
+            shown.append(captioned(base64.b64decode(one["picture"]), lines, str(one["place"]), good))
     except (KeyError, TypeError, ValueError):
         raise UnmaskError(f"{path} is damaged: delete it, and the report has no examples.") from None
     note = f"Predictions with their probabilities: the most confident mistakes first, then correct rows. {KEPT}"

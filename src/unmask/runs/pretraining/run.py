@@ -121,6 +121,10 @@ class Pretrain(Run):
             return self.learned.probes_of(given, self.processor, self.tokens)
         return self.learned.probes(heldout, self.processor, self.tokens)
 
+    def plan(self) -> dict[str, Any]:
+        found = super().plan()
+        return {**found, "amount": self.learned.amount(found["tokens_per_step"])}
+
     def planned(self, total: int) -> None:
         self.data.total = total
 
