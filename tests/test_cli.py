@@ -100,7 +100,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus", "check", "missing.txt"], "missing.txt"),
         (["finetune"], "--out FOLDER"),
         (["finetune", "--out", "out"], "--model"),
-        (["finetune", "--out", "out", "--rank", "16"], "--rank is for --strategy lora; 'full' has no use for it"),
+        (["finetune", "--out", "out", "--rank", "16"], "--rank is for --strategy lora; 'auto' has no use for it"),
         (["finetune", "--out", "out", "--strategy", "lora", "--layers", "3"], "--layers is for --strategy top; 'lora'"),
         (["finetune", "--out", "out", "--temperature", "4"], "--temperature needs a teacher"),
         (["finetune", "--out", "out", "--balance", "weights", "--gamma", "3"], "--gamma is for the focal loss"),

@@ -72,8 +72,7 @@ class Task(Objective):
     panel      the panel of the page for its inputs and answers (page/answers.js)
     gives      description of its answers, for a list of models
 
-    The answer to a row is an array: [1, C] for a text or a pair, [W, C] for the W words of a sentence. For other rows
-    it is the result of `merge`.
+    The answer to a row is an array, [1, C] for a text or a pair, [W, C] for the words of a sentence, or that of `merge`.
     """
 
     task_name: ClassVar[str]
@@ -173,8 +172,7 @@ class Task(Objective):
 
     @classmethod
     def new_processor(cls, config: ModelConfig) -> Processor[Any]:
-        """The processor of a new model that is trained on the task from scratch. Raises UnmaskError for a task whose
-        models start from a folder."""
+        """The processor of a new model. Raises UnmaskError for a task whose models start from a folder."""
         raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
 
     @classmethod
