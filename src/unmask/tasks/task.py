@@ -72,7 +72,7 @@ class Task(Objective):
     panel      the panel of the page for its inputs and answers (page/answers.js)
     gives      description of its answers, for a list of models
 
-    The answer to a row is an array, [1, C] for a text or a pair, [W, C] for the words of a sentence, or that of `merge`.
+    The answer to a row is an array, [1, C] for a text or a pair, [W, C] for words of a sentence, or that of `merge`.
     """
 
     task_name: ClassVar[str]
