@@ -20,7 +20,7 @@ SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
 
 
 def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """Train the model of a recipe on labelled pictures or recordings; without data on those of its task."""
+    """Train the model of a recipe on labelled pictures, recordings or records; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, cross_validate, finetune, plan
@@ -46,6 +46,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         assert config.page is not None
         if "task" in overrides:
             config = config.replace(task=task_of_page(overrides["task"], config.page))
+            overrides = {**overrides, "task": config.task}
         if LENGTH & {name.replace("-", "_") for name in overrides}:
             config = config.replace(fit={"minutes": None})
         config.override(overrides, **OTHERS)  # an unknown field is an error before data are written
