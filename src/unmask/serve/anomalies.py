@@ -75,7 +75,7 @@ class AnomalyPredictor(Answering):
 
     @property
     def form(self) -> Form:
-        return SignalTask.form
+        return SignalTask.form.with_defaults(self.defaults)
 
     @property
     def step(self) -> float:
@@ -83,7 +83,8 @@ class AnomalyPredictor(Answering):
         return self.objective.processor.segment / self.objective.processor.rate
 
     def rows_in(self, path: Path | str, encoding: str | None = None) -> Sequence[Row] | None:
-        return SignalTask.rows_in(Path(path), encoding)
+        found = SignalTask.rows_in(Path(path), encoding)
+        return None if found is None else [self.form.completed(row) for row in found]
 
     def answer(self, rows: Sequence[Row]) -> list[Answer]:
         return [self._answer(row) for row in rows]
