@@ -233,7 +233,7 @@ def test_options_and_models_out_of_range_are_refused():
 
 
 def test_folds_are_refused(table):
-    with pytest.raises(UnmaskError, match="Series are split by time.*leave --folds and --fold out"):
+    with pytest.raises(UnmaskError, match=r"Series are split by time.*leave --folds and --fold out"):
         Forecasting.read_rows(table, SeriesRows(train=table, folds=3))
 
 
