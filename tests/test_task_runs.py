@@ -632,7 +632,11 @@ def test_a_run_of_questions_that_was_told_to_skip_is_evaluated(trunk, tmp_path):
 def test_a_folder_is_no_file_of_rows(family, tmp_path):
     place = tmp_path / "rows"
     place.mkdir()
-    wanted = "has no (pictures|recordings|records)|is a folder" if TASKS[family].folders else "is a folder"
+    wanted = (
+        "has no (pictures|recordings|records|annotated beats|series)|is a folder"
+        if TASKS[family].folders
+        else "is a folder"
+    )
     with pytest.raises(UnmaskError, match=wanted):
         read(place, family)
 

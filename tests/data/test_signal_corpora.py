@@ -144,7 +144,7 @@ def test_the_commands_build_check_and_verify(folder, tmp_path, capsys):
     main(["corpus", "build", str(folder), "--out", str(out), "--longest", "30"])
     said = capsys.readouterr().out
     assert "60 records in 64 units" in said
-    assert f"unmask pretrain masked-signal --data {out}" in said
+    assert f"unmask pretrain masked-signal --corpus {out}" in said
     main(["corpus", "check", str(out)])
     assert "All checksums are right." in capsys.readouterr().out
     main(["corpus", "check", "--json", str(folder)])

@@ -224,6 +224,8 @@ def convolution(stride: int, x_LC: Tensor, weight_OKC: Tensor, bias_O: Tensor) -
     return F.conv1d(x_LC.t()[None], weight_OCK, bias_O, stride)[0].t()
 
 
+FUSED = [name for name, cell in CELLS.items() if cell.fused]
+
 CASES: dict[str, Case] = {
     **{
         f"attention, {name}": Case(kernels_attention, partial(fused, bias), partial(plainly, bias), QKV, (FLOAT, HALF))
@@ -276,13 +278,13 @@ CASES: dict[str, Case] = {
         f"{cell}, one token": Case(
             recurrent, partial(stepped, cell), partial(stepped_plainly, cell), partial(cell_given, cell)
         )
-        for cell in CELLS
+        for cell in FUSED
     },
     **{
         f"{cell}, {'both directions' if both else 'sequences'}": Case(
             recurrent, partial(read, cell, both, False), partial(read, cell, both, True), sequences
         )
-        for cell in CELLS
+        for cell in FUSED
         for both in (False, True)
     },
 }

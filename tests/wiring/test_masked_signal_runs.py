@@ -126,6 +126,12 @@ def test_an_inserted_artefact_has_the_highest_score(run: Pretrain, tmp_path: Pat
     assert [lane["kind"] for lane in view["lanes"]] == ["stems", "map"]
     [request] = predictor([{"samples": broken[:, 0].tolist(), "rate": RATE}])
     assert request["score"] == pytest.approx(bad["score"], rel=0.05)
+    table = tmp_path / "broken.csv"
+    np.savetxt(table, broken)
+    predictor.defaults = {"rate": RATE}  # of --rate, for files that do not say theirs
+    [(_, by_name)] = predictor.stream([str(table)])
+    [(_, by_file)] = predictor.answers_to(predictor.rows_in(table) or [])
+    assert by_name["score"] == by_file["score"] == pytest.approx(request["score"], rel=1e-3)
 
 
 def test_scores_of_held_out_records_are_calibrated(run: Pretrain, waves: Path):

@@ -13,8 +13,11 @@ import pytest
 import sounds
 from command_line import run_cli
 
+from unmask import huggingface
 from unmask.data.recordings import synthetic
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.models.cpc import Cpc
+from unmask.models.gpt import Gpt
 from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mfcc_cnn import MfccCnn
@@ -89,6 +92,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(every[0][0], "talk.wav")
     Path("pairs.txt").write_text("talk.wav\ttalk.wav\ntalk.wav\tdigits/0_bob_0.wav\n")
     Path("texts.txt").write_text("".join(f"{word}\n" for word in WORDS))
+    tokenizer = Tokenizer.train([*WORDS] * 5, 60)
+    gpt = Gpt(vocabulary=tokenizer.size, length=16, dim=8, layers=1, heads=2)
+    huggingface.save("runs/gpt", gpt.build(), tokenizer)
     return tmp_path
 
 

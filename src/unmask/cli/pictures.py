@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from unmask.cli import decoded
 
 OPTIONS = ("side", "picture")
 FORMS = "folder, table or IDX file"
@@ -33,32 +33,16 @@ def held(path: Path, options: argparse.Namespace) -> bool:
 
 def build(options: argparse.Namespace) -> None:
     """`corpus build` of pictures."""
-    from unmask.data.pictures import building
-    from unmask.train.display import progress
+    from unmask.data.pictures.building import build
 
-    most = {} if options.most_damaged is None else {"most_damaged": options.most_damaged}
-    items = _items(options)
-    with progress() as show:
-        built = building.build(
-            items, Path(options.out), side=options.side, workers=options.workers, progress=show, **most
-        )
-    print(built.summary())
-    print(f"Next: unmask pretrain simmim-tiny --corpus {options.out} --out runs/mine --minutes 30")
+    decoded.build(build, _items(options), options, ("side", "most_damaged"), "simmim-tiny")
 
 
 def check(options: argparse.Namespace) -> None:
     """`corpus check` of pictures."""
     from unmask.data.pictures import inspect
-    from unmask.train.display import progress
 
-    items = _items(options)
-    if options.json:
-        report = inspect.check(items, workers=options.workers)
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=True))
-        return
-    with progress() as show:
-        report = inspect.check(items, workers=options.workers, progress=show)
-    print(inspect.render(report), file=sys.stdout)
+    decoded.check(inspect, _items(options), options)
 
 
 def _items(options: argparse.Namespace) -> Any:

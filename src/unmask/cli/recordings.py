@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
+
+from unmask.cli import decoded
 
 OPTIONS = ("rate", "longest", "trim", "recording")
 FORMS = "folder, table or manifest"
@@ -33,32 +33,16 @@ def held(path: Path, options: argparse.Namespace) -> bool:
 
 def build(options: argparse.Namespace) -> None:
     """`corpus build` of recordings."""
-    from unmask.data.recordings import building
-    from unmask.train.display import progress
+    from unmask.data.recordings.building import build
 
-    names = ("rate", "longest", "trim", "most_damaged")
-    chosen = {name: value for name in names if (value := getattr(options, name)) is not None}
-    items = _items(options)
-    with progress() as show:
-        built = building.build(items, Path(options.out), workers=options.workers, progress=show, **chosen)
-    print(built.summary())
-    print(f"Next: unmask pretrain wav2vec2-tiny --corpus {options.out} --out runs/mine --minutes 30")
+    decoded.build(build, _items(options), options, ("rate", "longest", "trim", "most_damaged"), "wav2vec2-tiny")
 
 
 def check(options: argparse.Namespace) -> None:
     """`corpus check` of recordings."""
     from unmask.data.recordings import inspect
-    from unmask.train.display import progress
 
-    chosen = {name: value for name in ("rate", "longest") if (value := getattr(options, name)) is not None}
-    items = _items(options)
-    if options.json:
-        report = inspect.check(items, workers=options.workers, **chosen)
-        print(json.dumps(report.to_dict(), indent=2, ensure_ascii=True))
-        return
-    with progress() as show:
-        report = inspect.check(items, workers=options.workers, progress=show, **chosen)
-    print(inspect.render(report), file=sys.stdout)
+    decoded.check(inspect, _items(options), options, ("rate", "longest"))
 
 
 def _items(options: argparse.Namespace) -> Any:

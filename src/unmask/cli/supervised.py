@@ -44,9 +44,9 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     else:
         config = supervised_recipes.find(options.system)
         assert config.page is not None
-        if "task" in overrides:
+        if "task" in overrides:  # what the model reads decides it, not the rows
             config = config.replace(task=task_of_page(overrides["task"], config.page))
-            overrides = {**overrides, "task": config.task}
+            overrides = {name: value for name, value in overrides.items() if name != "task"}
         if LENGTH & {name.replace("-", "_") for name in overrides}:
             config = config.replace(fit={"minutes": None})
         config.override(overrides, **OTHERS)  # an unknown field is an error before data are written

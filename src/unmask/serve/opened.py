@@ -19,7 +19,7 @@ from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording
 from unmask.data.signals.processor import SignalProcessor
 from unmask.data.signals.reading import SignalRow
-from unmask.data.signals.series import SeriesRow, series_of
+from unmask.data.signals.series import series_of
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
@@ -216,7 +216,7 @@ class Opened:
         row = SignalForm(**given).completed(SignalRow(place="The record", source=source))
         assert isinstance(row, SignalRow)
         samples_NL, task = row.signal(processor.rate).samples, self.predictor and self.predictor.task
-        if self.predictor is None or not isinstance(task, SignalTask) or task.row_class is not SignalRow:
+        if self.predictor is None or not isinstance(task, SignalTask) or task.series:
             return signal(samples_NL, processor.rate, more=self._anomalies(row))
         [found] = self.predictor.found([row])
         window = task.encode([row], processor, self.predictor.length).length
@@ -228,7 +228,7 @@ class Opened:
     def forecasts(self, path: Path) -> Data:
         """What follows the series in a file, with quantiles: see `visualize.forecasts`. Raises UnmaskError for a model
         of something else, and for a file without series."""
-        if self.predictor is None or (task := self.predictor.task) is None or task.row_class is not SeriesRow:
+        if self.predictor is None or not isinstance(task := self.predictor.task, SignalTask) or not task.series:
             raise UnmaskError(f"{self.folder} forecasts no series: train a model that does, with --task forecasting.")
         rows = task.rows_in(path)
         if rows is None:

@@ -81,6 +81,7 @@ class Forecasting(SignalTask):
     """
 
     task_name = name = "forecasting"
+    series = True
     row_class: ClassVar[type[Row]] = SeriesRow
     rows_class: ClassVar[type[Rows]] = SeriesRows
     options_class = ForecastOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -47,11 +46,8 @@ def task_on(name: str, path: Path | None) -> str:
 def task_of_page(name: str, page: ModelConfig) -> str:
     """The name of a task for a new model of this page: that of a task on what it reads, where `name` is that of the
     same task on texts."""
-    for task in TASKS.values():
-        with suppress(UnmaskError):
-            if task.general == name and task.check_model(page, name) is None:
-                return task.task_name
-    return name
+    fitting = (task.task_name for task in TASKS.values() if task.general == name and task.items in page.offers)
+    return next(fitting, name)
 
 
 BOTH = ("rows_class", "options_class")

@@ -119,11 +119,15 @@ class SignalForm(FileForm):
 
 
 class SignalTask(Task):
-    """A task whose rows are records of sensors, such as electrocardiograms."""
+    """A task whose rows are records of sensors, such as electrocardiograms.
+
+    series  whether they are series of numbers without a rate instead
+    """
 
     row_class: ClassVar[type[Row]] = SignalRow
     rows_class: ClassVar[type[Rows]] = RecordRows
     folders = True
+    series: ClassVar[bool] = False
     items: ClassVar[str] = "signals"
     rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "records of sensors with a label"

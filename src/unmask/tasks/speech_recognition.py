@@ -106,10 +106,7 @@ class SpeechRecognition(RecordingTask):
     rows_class: ClassVar[type[Rows]] = TranscriptRows
     options_class = RecognitionOptions
     metric = "wer"
-    rate_shares = (
-        2.0,
-        0.1,
-    )  # small models are pre-trained for minutes, and must change much (docs/speech_recognition.md)
+    rate_shares = (2.0, 0.1)  # small models learned for minutes, and must change much (docs/speech_recognition.md)
     panel, gives = "transcribe", "transcripts with the times of words"
     rows_are = "recordings with a transcript"
     reference = "the most frequent transcript, or no words"

@@ -84,6 +84,10 @@ class Medium:
         """An item; `cells` is its row, empty in a folder."""
         return Item(source, name, place, label)
 
+    def is_one(self, path: Path) -> bool:
+        """Whether a file is an item, by its name, and no table of some."""
+        return path.suffix.lower() in self.suffixes
+
     # -- folders
 
     def files_in(self, folder: Path) -> tuple[list[Path], list[Path]]:
@@ -137,7 +141,7 @@ class Medium:
     def of_table(self, path: Path, column: str | None, label: str | None, encoding: str | None) -> Items[Any]:
         """The items of a table with paths or bytes, and labels if it has a column of them; None: the first column with
         a usual name. Raises UnmaskError for a file of this kind, and, while reading, for a value that is none."""
-        if path.suffix.lower() in self.suffixes:
+        if self.is_one(path):
             raise UnmaskError(f"{path} is one {self.noun}: give its folder, or a table that names several.")
         return Items(path, _OfTable(self, path, column, label, encoding))
 
@@ -146,7 +150,7 @@ class Medium:
         in FILES, and any column `beside` a column `texts`, has to have paths with the suffixes of this kind, or
         bytes; without `beside`, a table with a column `texts` has texts. True for a file of this kind, which `of_table`
         refuses."""
-        if path.suffix.lower() in self.suffixes and path.is_file():
+        if self.is_one(path) and path.is_file():
             return True
         if format_by_name(path) in (None, "conll") or not (path.is_file() or on_hub(path)):
             return False

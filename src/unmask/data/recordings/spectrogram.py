@@ -37,7 +37,7 @@ def spectrogram(samples_N: np.ndarray, rate: int, bands: int = BANDS) -> np.ndar
 
 
 def picture_of(row: Recording) -> np.ndarray:
-    """The same of a labelled recording, at its own rate. Raises UnmaskError if it cannot be decoded."""
+    """The `picture` of a labelled recording, at its own rate. Raises UnmaskError if it cannot be decoded."""
     rate = row.header.rate
     return picture(row.samples(rate), rate)
 

@@ -41,6 +41,9 @@ class SignalItem(Item):
 class SignalMedium(Medium):
     """Files of records. A record of several files has the name of its header."""
 
+    def is_one(self, path: Path) -> bool:
+        return path.suffix.lower() in SURE
+
     def files_in(self, folder: Path) -> tuple[list[Path], list[Path]]:
         found, others = super().files_in(folder)
         headers = {path.with_suffix("") for path in found if path.suffix.lower() == ".hea"}

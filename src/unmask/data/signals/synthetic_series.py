@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.errors import UnmaskError
-from unmask.files import write_text, writing
+from unmask.files import atomic_folder, write_text
 
 FILE = "series.csv"
 SERIES, STEPS = 8, 1_200
@@ -46,6 +46,5 @@ def write(folder: Path, *, count: int = SERIES, steps: int = STEPS, seed: int = 
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["time", *(f"sensor{number}" for number in range(1, count + 1))])
     table.writerows([step, *(f"{values[step]:.2f}" for values in made)] for step in range(steps))
-    with writing(folder):
-        folder.mkdir(parents=True)
-        write_text(folder / FILE, text.getvalue())
+    with atomic_folder(folder) as whole:
+        write_text(whole / FILE, text.getvalue())

@@ -69,7 +69,7 @@ def next_visits(
     vectors: WordVectors, patients: Iterable[Sequence[Sequence[str]]], top: int = 10
 ) -> dict[str, dict[str, float]]:
     """Method -> the mean recall at `top` of the codes of the next visit (`all`), and of those that are not codes of the
-    visit before (`new`), over all visits of all patients but their last ones (Choi et al. 2016).
+    visit before (`new`), over all visits of all patients but their last ones (Choi et al. 2016, Med2Vec).
 
     The method `vectors` ranks the codes by their cosine with the mean of the unit vectors of the visit; the others are
     plain references: the codes of the visit again, then the most frequent ones; and the most frequent ones alone. For

@@ -17,7 +17,7 @@ import numpy as np
 from unmask.data.files.lines import lines
 from unmask.data.files.tables import column_of, format_by_name, read_table
 from unmask.errors import UnmaskError
-from unmask.files import writing
+from unmask.files import write_text
 
 PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person")
 VISITS = ("visit", "visit_id", "encounter", "encounter_id", "admission", "hadm_id", "date")
@@ -130,8 +130,6 @@ def write(folder: Path, patients: int = 2_000, seed: int = 0) -> list[Path]:
     cut = round(SHARE * patients)
     groups = [f"{chr(ord('A') + g)}{i:02}\t{chr(ord('A') + g)}\n" for g in range(GROUPS) for i in range(MEMBERS)]
     texts = {"train.jsonl": found[:cut], "test.jsonl": found[cut:], "groups.tsv": groups}
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, parts in texts.items():
-            (folder / name).write_text("".join(parts), encoding="utf-8")
+    for name, parts in texts.items():
+        write_text(folder / name, "".join(parts))
     return [folder / name for name in texts]
