@@ -60,6 +60,12 @@ def test_a_folder_of_tables_and_records(tmp_path):
     }
 
 
+def test_the_labels_of_records_are_no_series(tmp_path):
+    written(tmp_path / "REFERENCE.csv", "one,N\ntwo,A\n")
+    written(tmp_path / "one.csv", "a\n1\n2\n")
+    assert values_of(series_in(tmp_path)) == {"one": [1, 2]}
+
+
 def test_times_are_checked(tmp_path):
     back = written(tmp_path / "back.csv", "date,x\n2024-01-01,1\n2024-01-03,2\n2024-01-02,3\n")
     with pytest.raises(UnmaskError, match=r"back.csv:4: the time 2024-01-02 is not after the one before"):

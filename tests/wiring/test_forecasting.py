@@ -232,6 +232,11 @@ def test_options_and_models_out_of_range_are_refused():
         Forecasting.check_model(SignalTransformer(leads=2), "It")
 
 
+def test_folds_are_refused(table):
+    with pytest.raises(UnmaskError, match=r"Series are split by time.*leave --folds and --fold out"):
+        Forecasting.read_rows(table, SeriesRows(train=table, folds=3))
+
+
 def test_every_model_of_signals_can_forecast():
     task = Forecasting(2, 20, (0.5,))
     page = SignalTransformer(segment=10, dim=8, layers=1, heads=2, hidden=8)

@@ -186,3 +186,16 @@ def test_records_that_do_not_fit(run: Pretrain, waves: Path, tmp_path: Path):
         Pretrain(config().starting_from(tmp_path / "plain"), [waves], tmp_path / "e")
     with pytest.raises(UnmaskError, match="was not pre-trained on masked segments"):
         AnomalyPredictor(tmp_path / "plain")
+
+
+def test_a_lead_is_chosen_for_the_scores(run, tmp_path, capsys):
+    quiet = wave(8, np.random.default_rng(3))
+    one = write(tmp_path / "one.hea", quiet)
+    two = write(tmp_path / "two.hea", np.hstack([quiet, np.zeros_like(quiet)]))
+    capsys.readouterr()
+    main(["predict", "--model", str(run.out), "--json", str(one)])
+    main(["predict", "--model", str(run.out), "--json", "--lead", "a", str(two)])
+    main(["predict", "--model", str(run.out), "--json", "--lead", "a", "--file", str(two)])
+    alone, *chosen = [json.loads(line)["scores"] for line in capsys.readouterr().out.splitlines()]
+    for scores in chosen:
+        assert scores == pytest.approx(alone, abs=0.01)

@@ -18,7 +18,7 @@ from unmask.data.signals.reading import labelled
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mina import Mina
 from unmask.models.signal_recurrent import SignalRecurrent
-from unmask.runs.finetuning import FineTuning, evaluate
+from unmask.runs.finetuning import FineTuning, cross_validate, evaluate
 from unmask.serve import Predictor
 from unmask.tasks import SignalRegression, task_on
 from unmask.tasks.registry import task_of_page
@@ -109,6 +109,15 @@ def test_a_run_learns_scores(run, hearts, capsys, tmp_path):
     assert capsys.readouterr().out.strip().endswith(str(path))
     main(["show", "signal", "--model", str(run), str(path), "--out", str(tmp_path / "x.html")])
     assert "its windows have" in (tmp_path / "x.html").read_text()
+
+
+def test_scores_of_all_folds_are_compared_although_their_scales_differ(hearts, tmp_path):
+    """Records of six patients: a fold has the records of three of them."""
+    given = {"task": "regression", "train": hearts / "pulse-train.tsv", "folds": 2, "epochs": 0.1, "device": "cpu"}
+    page = SignalRecurrent(rate=RATE, segment=10, dim=8, hidden=8, layers=1)
+    found = cross_validate(FineTuning(page=page).override({**given, "fit.minutes": None}), tmp_path / "folds")
+    folds = [one["test"]["mae"] for one in found["folds"]]
+    assert min(folds) <= found["whole"]["metrics"]["mae"] <= max(folds)
 
 
 def test_references_count_beats(hearts, capsys):

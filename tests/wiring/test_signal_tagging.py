@@ -136,6 +136,18 @@ def test_scores_are_those_of_scikit_learn():
     assert commonest == pytest.approx(max((true == label).mean() for label in labels))
 
 
+def test_a_wrong_beat_is_no_row_to_draw():
+    """One record with more beats than there are records, of which only the last answer is wrong."""
+    task = SignalTagging(("a", "b"))
+    answers = [Marked(np.array([[0.9, 0.1]] * 5 + [[0.1, 0.9]]), np.zeros((6, 2)))]
+    assert task.examples(answers, [record(1, [(0.0, 0.0)] * 6, "a" * 6)]) == []
+
+
+def test_the_lead_is_an_option_of_the_task_on_records(capsys):
+    main(["train", "ecg-cnn", "--task", "tagging", "--lead", "MLII", "--fields"])
+    assert "rows.lead" in capsys.readouterr().out
+
+
 def test_features_of_a_beat_see_that_it_is_early_and_wide():
     time = np.arange(0, 12, 1 / RATE)
     peaks, widths = [1.0, 2.0, 3.0, 3.6, 5.0, 6.0, 7.0], [0.01] * 3 + [0.05] + [0.01] * 3

@@ -325,7 +325,7 @@ def test_settings_that_do_not_go_together(changes, message, pictures, tmp_path):
 def test_what_a_user_gets_wrong_at_the_command_line(pictures, tmp_path, capsys):
     for arguments, message in (
         (["vit-tiny", "--pairs", "x"], "--from and --pairs are for translation systems"),
-        (["transformer-tiny", "--data", str(pictures)], "--data and --test are for classifiers of pictures"),
+        (["transformer-tiny", "--data", str(pictures)], "--data and --test are for labelled rows"),
         (["vit-tiny", "--data", str(tmp_path / "none")], "There is no file"),
         (["vit-tiny", "--out", str(tmp_path), "--resume", "--lr", "1"], "There is nothing to resume"),
     ):

@@ -35,7 +35,8 @@ def add_training(verbs: Any) -> None:
         "train",
         _train,
         "Train a translation system on pairs of texts (by default on dates), or a classifier on labelled pictures (by "
-        "default on digits) or recordings (by default on synthesised words), from new weights: unmask train NAME.",
+        "default on digits), recordings (by default on synthesised words) or records of sensors (by default on "
+        "synthesised electrocardiograms), from new weights: unmask train NAME.",
         fields=True,
     )
     sub.add_argument("system", metavar="NAME", nargs="?", help="a name of `unmask systems`")
@@ -51,13 +52,13 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--data",
         metavar="FOLDER",
-        help="labelled pictures: a subfolder for each class, a table, or a folder with folders train, dev and test of "
-        "this form",
+        help="labelled pictures, recordings or records: a subfolder for each class, a table, or a folder with folders "
+        "train, dev and test of this form",
     )
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
-    sub.add_argument("--test", metavar="FILE", help="labelled pictures that are scored at the end")
+    sub.add_argument("--test", metavar="FILE", help="labelled rows that are scored at the end")
     sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/SYSTEM; required with --from)")
-    add_field(sub, "--minutes", "N", "minutes of training; use --steps, or --epochs for pictures, instead")
+    add_field(sub, "--minutes", "N", "minutes of training; use --steps, or --epochs for labelled rows, instead")
     add_field(sub, "--steps", "N", "optimiser steps of a translation system")
     add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--tokens", "N", "target tokens of a step")
@@ -123,7 +124,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         supervised.train(options, overrides)
         return
     if options.data or options.test:
-        raise UnmaskError("--data and --test are for classifiers of pictures; a translation system takes --pairs.")
+        raise UnmaskError("--data and --test are for labelled rows; a translation system takes --pairs.")
     check_run(options.out, facts, {*systems.names(), TUNED})
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)

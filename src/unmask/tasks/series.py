@@ -50,7 +50,9 @@ class SeriesRows(Rows):
 
     def series_in(self, path: Path, *, scoring: bool) -> Dataset:
         """The series of a file or folder: their ends are forecast for a score; for training, all values but those of
-        the test. Raises UnmaskError as `series_in`, and for a series that is not longer than these."""
+        the test. Raises UnmaskError as `series_in`, for a series that is not longer than these, and for folds."""
+        if self.folds is not None or self.fold is not None:
+            raise UnmaskError("Series are split by time, and their ends are the test: leave --folds and --fold out.")
         found, span = series_in(path, Columns(self.series, self.value), encoding=self.encoding), self.span
         kept = span if scoring or self.test is None else 0
         whole = series_of(found)

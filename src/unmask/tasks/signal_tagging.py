@@ -215,6 +215,10 @@ class SignalTagging(OneLabel, SignalTask):
         rates = zip(self.labels, *(right_C / np.maximum(1, of_C) for of_C in sums), strict=True)
         return {f"{name} of {label}": float(x) for label, *own in rates for name, x in zip(RATES, own, strict=True)}
 
+    def examples(self, answers: Sequence[Any], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """None: a beat is no row that can be drawn."""
+        return []
+
     def references(self, train: Dataset) -> Mapping[str, Callable[[], Score]]:
         """Of beats alone: other sensors have no features that all of them share."""
         experts = Experts(of_beats)

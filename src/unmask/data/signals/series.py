@@ -20,6 +20,7 @@ from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row, listed
 from unmask.data.signals.arrays import TIMES
 from unmask.data.signals.decoding import SURE, read
+from unmask.data.signals.items import is_reference
 from unmask.errors import UnmaskError, plural
 
 NAMES = ("unique_id", "series", "series_id", "item_id")
@@ -83,7 +84,8 @@ def series_in(path: Path, columns: Columns | None = None, *, encoding: str | Non
     numbers, for times that go back, and for series without a value.
     """
     columns = columns or Columns()
-    files = sorted(one for one in path.rglob("*") if one.is_file() and are_series(one)) if path.is_dir() else [path]
+    within = [one for one in path.rglob("*") if one.is_file() and are_series(one) and not is_reference(one)]
+    files = sorted(within) if path.is_dir() else [path]
     if not files:
         raise UnmaskError(f"{path} has no series: files such as .csv, .parquet or .npy.")
     rows, notes, found = list[SeriesRow](), list[str](), dict[str, str]()

@@ -130,7 +130,8 @@ def _whole(folds: Sequence[FineTuning], out: Path, say: Notes) -> dict[str, Any]
         answers += found
         rows += own
     task = tasks[0]
-    if any((one.labels, settings_of(one)) != (task.labels, settings_of(task)) for one in tasks):
+    numbers = task.outcomes == "score"  # in the units of the rows, whatever the models learned them in
+    if any(one.labels != task.labels or not (numbers or settings_of(one) == settings_of(task)) for one in tasks):
         say("The folds are scored one by one: their labels or thresholds differ.")
         return {}
 
