@@ -60,6 +60,26 @@ def test_lines_hold_the_numbers_and_do_not_flood() -> None:
     assert lines[4:] == ["Saved."]
 
 
+def test_a_display_forgets_the_run_before() -> None:
+    from rich.console import Console
+
+    first = {"step": 0, "split": "heldout", "loss/mlm": 5.0}
+    lines: list[str] = []
+    file = io.StringIO()
+    for shown in (display.Lines(lines.append), display.Live(Console(file=file, force_terminal=True, width=90))):
+        shown.start(0, 100)
+        shown.show(ROW)
+        shown.close()
+        file.seek(file.truncate(0))
+        shown.show(first)  # evaluated before the number of steps of the next run is known
+        shown.start(0, 7)
+        shown.close()
+    assert lines[-2:] == ["step 0  held out:  mlm loss 5.000", "Training 7 steps."]
+    assert "step 0 of 7" in file.getvalue()
+    assert "5.000" in file.getvalue()
+    assert "5.250" not in file.getvalue()
+
+
 def test_without_a_terminal_there_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
     terminal = display.Terminal()
     terminal.note("[bold]hello[/bold]")

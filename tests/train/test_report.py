@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,14 @@ def test_a_line_goes_where_its_numbers_are() -> None:
         (WIDTH - RIGHT, TOP),
     ]
     assert "<title>a, 5: 5</title>" in drawing
+
+
+def test_labels_of_many_powers_of_ten_do_not_overlap() -> None:
+    html = Chart("c", [Series("a", [(0, 1e-14), (1, 100.0)])], log_y=True).html()
+    heights = sorted(float(y) for y in re.findall(rf'class="grid" d="M{LEFT} ([\d.]+)H', html))
+    assert len(heights) >= 3
+    gap = min(b - a for a, b in pairwise(heights))
+    assert gap > 20  # pixels; labels are larger on narrow screens
 
 
 def test_gaps_and_values_that_cannot_be_drawn() -> None:

@@ -106,6 +106,12 @@ def test_the_command_line_says_what_to_leave_out(place, rows, capsys):
     assert not (place[0].parent / "none").exists()
 
 
+@pytest.mark.parametrize("folds", [0, 1])
+def test_baselines_refuse_too_few_folds(rows, folds):
+    with pytest.raises(UnmaskError, match=f"2 or more, not {folds}"):
+        baselines(Baselines().override({"train": rows, "folds": folds}), lambda _: None)
+
+
 def test_baselines_are_scored_on_the_same_folds(run, rows):
     found = baselines(Baselines().override({"train": rows, "folds": 2}), lambda _: None)
     assert found["folds"] == 2

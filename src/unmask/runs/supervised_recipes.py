@@ -90,7 +90,7 @@ def mfcc_cnn_transcripts() -> FineTuning:
     """Transcripts of recordings of few words and one voice, by four small convolutions over cepstra (0.03 M
     parameters): minutes on a laptop."""
     optimizer = Optimizer(algorithm="adamw", lr=1e-2, weight_decay=0.1)
-    fit = Fit(minutes=5.0, batch_size=8, optimizer=optimizer, schedule=Schedule(warmup=0.1), evaluations=10.0)
+    fit = Fit(minutes=5.0, batch_size=8, optimizer=optimizer, schedule=Schedule(warmup=0.1))
     return _new(MfccCnn(widths=(32, 32, 48, 48), dropout=0.3), RecognitionOptions(speed=0.1), fit)
 
 

@@ -54,8 +54,9 @@ class TaskConfig(Config):
         return super(TaskConfig, base).replace(**changes)
 
     def each_fold(self) -> list[Self]:
-        """A config for each fold of the rows, for folds that are tested in turn."""
-        return [self.replace(rows={"fold": fold}) for fold in range(1, (self.rows.folds or 0) + 1)]
+        """A config for each fold of the rows, for folds that are tested in turn; one at least, whose rows say what is
+        wrong with the number."""
+        return [self.replace(rows={"fold": fold}) for fold in range(1, max(1, self.rows.folds or 0) + 1)]
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
         rest = {name: value for name, value in changes.items() if name != "task"}

@@ -177,10 +177,6 @@ class SignalTagging(OneLabel, SignalTask):
     def _arrays(self, answers: Sequence[Any], rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
         return np.concatenate([answer.probabilities for answer in answers]), self._true(rows)
 
-    def examples(self, answers: Sequence[Any], rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """None: a label is one of many of its record."""
-        return []
-
     def tables(self, answers: Sequence[Any], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         """Sensitivity and positive predictivity of each class (ANSI/AAMI EC57), which are recall and precision, with
         intervals where there are two records, or groups, or more."""

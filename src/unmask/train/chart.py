@@ -11,6 +11,7 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 480, 300
 LEFT, RIGHT, TOP, BOTTOM = 54, 26, 28, 46
 MOST_POINTS = 240  # points of a line; longer lines are averaged
+MOST_TICKS = 8  # of a logarithmic axis; with more, their labels would overlap
 MOST_PLACES = 7  # with at most so many x values, a logarithmic x axis labels each of them
 MOST_DOTS = 40  # lines with more points are drawn without dots
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 4")  # a second cue besides the colour
@@ -171,7 +172,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
     for ticks in (inside((1,)), inside((1, 2, 5))):
         if len(ticks) >= 3:
-            return ticks
+            return ticks[:: math.ceil(len(ticks) / MOST_TICKS)]
     return _ticks(low, high)
 
 

@@ -114,7 +114,7 @@ class Lines:
         self._write(text)
 
     def close(self) -> None:
-        """No effect: there is nothing to close."""
+        self._left = TimeLeft()  # the next run is evaluated before its number of steps is known
 
 
 class Live:
@@ -147,6 +147,7 @@ class Live:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        self._left, self._rows = TimeLeft(), {}  # those of the run that has ended
 
     def _picture(self, step: int) -> Any:
         from rich.console import Group

@@ -64,7 +64,12 @@ def sinusoids(quick: bool) -> Shown:
         f"{1e4 ** (-510 / 512):.3g}.",
         [Table("The first six positions", ["position", *map(str, chosen)], first)],
         [
-            Heatmap("Ten of the 512 features: white is -1, dark is 1", places, names, ((shown_PF + 1) / 2).tolist()),
+            Heatmap(
+                "Ten of the 512 features: no colour is -1, full colour is 1",
+                places,
+                names,
+                ((shown_PF + 1) / 2).tolist(),
+            ),
             Chart("Features along the positions", lines, x="position"),
         ],
     )

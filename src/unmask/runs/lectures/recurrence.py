@@ -111,7 +111,7 @@ def through_time(quick: bool) -> Shown:
         left.append((size, *(float(norms[-1 - back] / norms[-1]) for back in (10, 30))))
     return Shown(
         f"30 steps back, {left[0][2]:.1g} of the gradient is left with a largest eigenvalue |λ| of 0.5, "
-        f"{left[1][2]:.1g} with 1 and {left[2][2]:.1g} with 2.",
+        f"{left[1][2]:.1g} with 1 and {left[2][2]:.0f} with 2.",
         [
             Table("Norm of the gradient, divided by that of the last state", ["|λ|", "10 back", "30 back"], left),
             Table("Largest difference from autograd", ["|λ|", *(f"∇{name}" for name in Weights._fields)], differences),

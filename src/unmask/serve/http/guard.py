@@ -194,7 +194,9 @@ def refused(request: Request, error: Exception) -> Response:
 
 def _too_large(most: int) -> Refusal:
     return Refusal(
-        413, f"The body of a request may have at most {most:,} bytes; send several requests.", connection="close"
+        413,
+        f"The body of a request may have at most {most:,} bytes (--payload); send several requests.",
+        connection="close",
     )
 
 
