@@ -20,6 +20,7 @@ from unmask.runs.pretraining.config import Pretraining
 from unmask.runs.report import run_facts, write_report
 from unmask.serve import predictor_of
 from unmask.serve.anomalies import AnomalyPredictor, stretches
+from unmask.serve.http.pool import Pool
 from unmask.serve.opened import open_model
 from unmask.train.events import Step
 from unmask.train.metrics import read as read_metrics
@@ -199,3 +200,8 @@ def test_a_lead_is_chosen_for_the_scores(run, tmp_path, capsys):
     alone, *chosen = [json.loads(line)["scores"] for line in capsys.readouterr().out.splitlines()]
     for scores in chosen:
         assert scores == pytest.approx(alone, abs=0.01)
+
+
+def test_the_service_refuses_a_model_without_a_task(run):
+    with pytest.raises(UnmaskError, match="has learned no task on signals"):
+        Pool([run.out])

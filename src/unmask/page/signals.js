@@ -36,7 +36,7 @@ function asking(root, model, shown) {
       empty(place, h("h3", {}, name), shown(found), h("p", { class: "note" }, "This is no medical device: its answers are no diagnosis."));
     });
   const given = async (one) => one && asked(one.name, { signal: await base64(one) });
-  const read = () => asked("Numbers", { samples: numbers.value.split(/[\s,;]+/).filter(Boolean).map(Number) });
+  const read = () => !numbers.value.trim() && file.files[0] ? given(file.files[0]) : asked("Numbers", { samples: numbers.value.split(/[\s,;]+/).filter(Boolean).map(Number) });
   const form = h(
     "form",
     { onsubmit: (event) => (event.preventDefault(), read()), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), given(event.dataTransfer.files[0])) },

@@ -12,6 +12,7 @@ from typing import Any
 from unmask import huggingface
 from unmask.config import read_json
 from unmask.data.recordings.processor import RecordingProcessor
+from unmask.data.signals.processor import SignalProcessor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface import SETTINGS
@@ -210,6 +211,8 @@ def kind_of(folder: Path) -> str:
     table = TABLES.get(str(values.get("model_type")))
     if table is not None and table.processor.processor is RecordingProcessor:
         return HEARD
+    if table is not None and table.processor.processor is SignalProcessor:
+        raise UnmaskError(f"{folder} has learned no task on signals, so the service cannot use it: fine-tune it first.")
     if heads and not pretrained.found_in(heads):
         for head, kind in SHOWN.items():
             if head in answered:
