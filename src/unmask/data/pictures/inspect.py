@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.files.building import KEPT, Progress, decoded
-from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.building import Progress, decoded
+from unmask.data.files.gathered import Gathered, ending
 from unmask.data.files.items import Items, shares
 from unmask.data.pictures.building import Decode, size_of
 
@@ -51,33 +51,22 @@ class Report:
 
 def check(items: Items[Any], *, workers: int = 1, progress: Progress | None = None) -> Report:
     """Decode all pictures once and describe them. Memory: about 300 bytes a picture."""
-    sizes, modes, classes = Counter[str](), Counter[str](), Counter[str]()
-    names, labels, digests, reasons, shorter = list[str](), list[str](), list[bytes](), list[str](), array("I")
+    sizes, modes, shorter, gathered = Counter[str](), Counter[str](), array("I"), Gathered("picture")
     for found in decoded(items, Decode(keep=False), workers):
         for unit in found.units:
-            names.append(unit.name)
-            labels.append(unit.label)
-            digests.append(unit.digest)
             sizes[size_of(unit.shape)] += 1
             modes[unit.facts] += 1
             shorter.append(min(unit.shape[:2]))
-        reasons += [one.reason for one in found.damaged]
+        gathered.add(found)
         if progress is not None:
-            progress("pictures", len(names) + len(reasons), items.count)
-    classes.update(label for label in labels if label)
-    copies = copies_of(digests)
+            progress("pictures", gathered.done, items.count)
     quantiles = np.quantile(np.frombuffer(shorter, np.uint32), QUANTILES).tolist() if shorter else ()
     return Report(
-        pictures=len(names),
+        pictures=len(gathered.names),
         shorter=tuple(quantiles),
         sizes=dict(sizes.most_common()),
         modes=dict(modes.most_common()),
-        classes=dict(classes.most_common()),
-        damaged=len(reasons),
-        reasons=tuple(reasons[:KEPT]),
-        copies=len(copies),
-        conflicting=sum(labels[number] != labels[first] for number, first in copies.items()),
-        notes=(*items.notes, *copies_note(copies, names.__getitem__, labels.__getitem__, "picture")),
+        **gathered.facts(items.notes),
     )
 
 
@@ -92,8 +81,4 @@ def render(report: Report) -> str:
             f"modes       {shares(report.modes)}",
             f"classes     {shares(report.classes) or 'none'}",
         ]
-    lines.append(f"damaged     {report.damaged:,}")
-    lines += [f"  {reason}" for reason in report.reasons]
-    lines.append(f"copies      {report.copies:,}")
-    lines += [f"  {note.removesuffix('.')}." for note in report.notes]
-    return "\n".join(lines)
+    return "\n".join([*lines, *ending(report)])

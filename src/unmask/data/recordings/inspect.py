@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from unmask.data.files.building import KEPT, Progress, decoded
-from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.building import Progress, decoded
+from unmask.data.files.gathered import Gathered, ending
 from unmask.data.files.items import Items, shares
 from unmask.data.recordings.building import Decode, check_sizes, stretches
 from unmask.data.recordings.folder import LONGEST
@@ -68,40 +67,24 @@ def check(
 ) -> Report:
     """Decode all recordings once and describe them, as a corpus with this `rate` and `longest` unit has them."""
     check_sizes(rate, longest)
-    tally, classes, reasons, done = Tally(rate, longest, False), Counter[str](), dict[str, str](), 0
-    names, labels, digests = list[str](), list[str](), list[bytes]()
+    tally, gathered = Tally(rate, longest, False), Gathered("recording")
     for found in decoded(items, Decode(rate, longest, keep=False), workers, stretches(items, longest)):
         for unit in found.units:
             tally.add(unit)
-            names.append(unit.name)
-            labels.append(unit.label)
-            digests.append(unit.digest)
-        reasons = {one.place: one.reason for one in found.damaged} | reasons
-        done += found.done
+        gathered.add(found)
         if progress is not None:
-            progress("recordings", done, items.count)
-    classes.update(label for label in labels if label)
-    copies = copies_of(digests)
+            progress("recordings", gathered.done, items.count)
     return Report(
-        recordings=done - len(reasons),
+        recordings=gathered.intact,
         hours=tally.hours,
-        units=len(names),
+        units=len(gathered.names),
         seconds=tuple(tally.lengths(QUANTILES)),
         rates=dict(tally.rates.most_common()),
         codings=dict(tally.codings.most_common()),
         channels=dict(tally.channels.most_common()),
-        classes=dict(classes.most_common()),
         clipped=len(tally.clipped),
         silent=len(tally.silent),
-        damaged=len(reasons),
-        reasons=tuple(reasons.values())[:KEPT],
-        copies=len(copies),
-        conflicting=sum(labels[number] != labels[first] for number, first in copies.items()),
-        notes=(
-            *items.notes,
-            *tally.notes(),
-            *copies_note(copies, names.__getitem__, labels.__getitem__, "recording"),
-        ),
+        **gathered.facts([*items.notes, *tally.notes()]),
     )
 
 
@@ -119,8 +102,4 @@ def render(report: Report) -> str:
             f"clipped     {report.clipped:,}",
             f"silent      {report.silent:,}",
         ]
-    lines.append(f"damaged     {report.damaged:,}")
-    lines += [f"  {reason}" for reason in report.reasons]
-    lines.append(f"copies      {report.copies:,}")
-    lines += [f"  {note.removesuffix('.')}." for note in report.notes]
-    return "\n".join(lines)
+    return "\n".join([*lines, *ending(report)])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from unmask.data.files.building import KEPT, Progress, decoded
-from unmask.data.files.copies import copies_note, copies_of
+from unmask.data.files.building import Progress, decoded
+from unmask.data.files.gathered import Gathered, ending
 from unmask.data.files.items import Items, shares
 from unmask.data.signals.building import Decode, Tally, check_sizes
 from unmask.data.signals.folder import LONGEST
@@ -64,37 +63,21 @@ def check(
     rate of the default processor, and files must say theirs."""
     wanted = rate or SignalProcessor().rate
     check_sizes(wanted, longest)
-    tally, classes, reasons, done = Tally(wanted, longest), Counter[str](), dict[str, str](), 0
-    names, labels, digests = list[str](), list[str](), list[bytes]()
+    tally, gathered = Tally(wanted, longest), Gathered("record")
     for found in decoded(items, Decode(wanted, longest, rate, keep=False), workers):
         for unit in found.units:
             tally.add(unit)
-            names.append(unit.name)
-            labels.append(unit.label)
-            digests.append(unit.digest)
-        reasons = {one.place: one.reason for one in found.damaged} | reasons
-        done += found.done
+        gathered.add(found)
         if progress is not None:
-            progress("records", done, items.count)
-    classes.update(label for label in labels if label)
-    copies = copies_of(digests)
+            progress("records", gathered.done, items.count)
     return Report(
-        records=done - len(reasons),
+        records=gathered.intact,
         hours=tally.hours,
-        units=len(names),
+        units=len(gathered.names),
         seconds=tuple(tally.lengths(QUANTILES)),
         rates=dict(tally.rates.most_common()),
         leads=dict(tally.leads.most_common()),
-        classes=dict(classes.most_common()),
-        damaged=len(reasons),
-        reasons=tuple(reasons.values())[:KEPT],
-        copies=len(copies),
-        conflicting=sum(labels[number] != labels[first] for number, first in copies.items()),
-        notes=(
-            *items.notes,
-            *tally.notes(),
-            *copies_note(copies, names.__getitem__, labels.__getitem__, "record"),
-        ),
+        **gathered.facts([*items.notes, *tally.notes()]),
     )
 
 
@@ -109,8 +92,4 @@ def render(report: Report) -> str:
             f"leads       {shares(report.leads)}",
             f"classes     {shares(report.classes) or 'none'}",
         ]
-    lines.append(f"damaged     {report.damaged:,}")
-    lines += [f"  {reason}" for reason in report.reasons]
-    lines.append(f"copies      {report.copies:,}")
-    lines += [f"  {note.removesuffix('.')}." for note in report.notes]
-    return "\n".join(lines)
+    return "\n".join([*lines, *ending(report)])
