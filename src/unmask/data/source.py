@@ -50,7 +50,7 @@ class Joined:
 
 
 class Cropped:
-    """Some units of a source, each of which counts with at most a largest cost.
+    """Some units of a source, whose costs are limited.
 
     units  [U'] numbers of the units in the source
     most   largest cost of a unit; a reader crops larger ones to it

@@ -32,8 +32,8 @@ class RecordNorm(nn.BatchNorm1d):
 
 
 class RecordConvolution(nn.Conv1d):
-    """A convolution with ceil(N / stride) outputs, each of which has the larger part of an even kernel behind it, as
-    Keras pads with "same"."""
+    """A convolution with ceil(N / stride) outputs, padded as Keras does with "same": an even kernel has its larger part
+    after the output."""
 
     def __init__(self, channels: int, dim: int, kernel: int, stride: int = 1) -> None:
         super().__init__(channels, dim, kernel, stride)

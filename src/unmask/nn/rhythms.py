@@ -172,8 +172,8 @@ class Bands(nn.Module):
         self.blocks, self.attention = nn.ModuleList(blocks), attention
 
     def forward(self, bands_RFLN: Tensor, segment: int, rate: int, lengths_R: Tensor) -> tuple[Tensor, Tensor]:
-        """[R, F, L, N] -> states [R, K, F, E + 2] of the segments, the last two numbers of which are their deviation
-        and the power of the band; and the weights of beats [R, K, F, P]."""
+        """[R, F, L, N] -> states [R, K, F, E + 2] of the segments, which end with their deviation and the power of the
+        band; and the weights of beats [R, K, F, P]."""
         real_RN = torch.arange(bands_RFLN.shape[-1], device=bands_RFLN.device) < lengths_R[:, None] * segment
         found, looked = [], []
         for block, samples_RLN in zip(self.blocks, bands_RFLN.unbind(1), strict=True):

@@ -140,7 +140,7 @@ def labelled(path: Path, wanted: Wanted | None = None, *, encoding: str | None =
 def are_signals(path: Path) -> bool:
     """Whether labelled rows are records: a folder in which at least half of the files are, or a table whose first row
     names one, or has its numbers. A folder of arrays (.npy, .npz) may hold anything: they are records if the first one
-    has one or two axes, of which one is at least LONG times the other."""
+    has one axis, or two axes with one at least LONG times as long as the other."""
     try:
         if path.is_dir():
             found, _ = SIGNALS.files_in(path)

@@ -135,7 +135,7 @@ def _curve(title: str, found: Mapping[str, Any]) -> report.Chart:
 
 
 def classes_section(classes: Mapping[str, Mapping[str, float]], of: str = "the dev rows") -> report.Table:
-    """Precision, recall and F1 of each class; `of` says of which rows."""
+    """Precision, recall and F1 of each class; `of` names the rows."""
     names = ("precision", "recall", "f1", "support")
     rows: Sequence[Sequence[Any]] = [
         [label, *(found[name] for name in names[:3]), int(found["support"])] for label, found in classes.items()
@@ -148,8 +148,8 @@ def confusion_section(
 ) -> report.Section:
     """The confusion matrix, or the most confused pairs of more than MOST_CLASSES classes.
 
-    of  says of which rows
-    by  a sentence that says of which model
+    of  names the rows
+    by  a sentence that names the model
     """
     title, rows = f"Confusion matrix, on {of}", {label: sum(counts.values()) for label, counts in found.items()}
     if len(found) > MOST_CLASSES:
