@@ -60,7 +60,7 @@ class Entry:
     def write(self, path: Path, shown: Shown) -> None:
         """Write a self-contained HTML page. Raises UnmaskError if the file cannot be written."""
         sections: list[Section] = [
-            Text(self.about),
+            Text([one.replace("`", "") for one in self.about]),
             *shown.figures,
             *shown.tables,
             Text([shown.finding], "What it shows"),
