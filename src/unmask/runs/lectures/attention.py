@@ -123,9 +123,10 @@ def permutation(quick: bool) -> Shown:
 
 def seeded(module: nn.Module, generator: torch.Generator) -> nn.Module:
     """The module in evaluation mode, with normal weights of variance 1 / inputs and biases of zero."""
-    for parameter in module.parameters():
-        nn.init.zeros_(parameter)
-        if parameter.dim() > 1:
+    for name, parameter in module.named_parameters():
+        if "bias" in name:
+            nn.init.zeros_(parameter)
+        elif parameter.dim() > 1:
             parameter.data.normal_(0, parameter[0].numel() ** -0.5, generator=generator)
     return module.eval()
 
