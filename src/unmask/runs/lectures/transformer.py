@@ -177,8 +177,8 @@ def normalised(x_BD: Tensor, axis: int) -> Tensor:
 )
 def warm_up(quick: bool) -> Shown:
     """rate = D^-0.5 · min(step^-0.5, step · warmup^-1.5) (Vaswani et al. 2017, equation 3): linear for 4,000 steps,
-    then as the inverse square root of the step. BERT warms up for 10,000 steps, and then falls linearly to zero (Devlin et
-    al. 2019, appendix A.2). `--shape` and `--warmup` choose the schedule of a run.
+    then as the inverse square root of the step. BERT warms up for 10,000 steps, and then falls linearly to zero (Devlin
+    et al. 2019, appendix A.2). `--shape` and `--warmup` choose the schedule of a run.
     """
     total, D, warmup = 100_000, 512, 4_000
     peak = (D * warmup) ** -0.5
