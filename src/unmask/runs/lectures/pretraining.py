@@ -68,33 +68,31 @@ def layer_mix(quick: bool) -> Shown:
 )
 def memory_reach(quick: bool) -> Shown:
     """A segment of L tokens is read with the states of the segment before as additional keys. Each layer reaches one
-    segment further back, so that the reach grows as N · L with N layers (Dai et al. 2019, section 3.2), and a Transformer
-    without a memory only its own segment. Here one earlier token is changed at a time; it counts if it changes the
+    segment further back, so that the reach grows as N · L with N layers (Dai et al. 2019, section 3.2). A Transformer
+    without a memory sees only its own segment. Here one earlier token is changed at a time; it counts if it changes the
     state of the last token.
     """
     L, segments = 4, 6
-    tokens = torch.randint(5, 30, (1, L * segments), generator=torch.Generator().manual_seed(0))
+    T = L * segments
+    tokens_1T = torch.randint(5, 30, (1, T), generator=torch.Generator().manual_seed(0))
+    tokens_BT = torch.where(torch.eye(T, dtype=torch.bool), 4, tokens_1T)  # row b has another token b
     rows, maps = [], []
     for layers in (1, 2, 3, 4):
-        config = TransformerXl(vocabulary=30, dim=16, layers=layers, heads=2, hidden=32, memory=L, std=0.5)
-        model = config.build(seed=0).eval()
-        last_D = last_state(model, tokens, L)
-        changed = []
-        for place in range(tokens.shape[1]):
-            other = tokens.clone()
-            other[0, place] = 4
-            changed.append(float(not torch.equal(last_state(model, other, L), last_D)))
-        maps.append(changed)
-        rows.append((layers, L, int(sum(changed))))
+        config = TransformerXl(vocabulary=30, dim=16, layers=layers, heads=2, hidden=32, memory=L, std=0.2)
+        model = config.build({}, seed=0).eval().double()
+        states_BD = last_states(model, torch.cat([tokens_1T, tokens_BT]), L)
+        changed_T = (states_BD[1:] - states_BD[0]).abs().amax(1) > 1e-12
+        maps.append(changed_T.float().tolist())
+        rows.append((layers, L, int(changed_T.sum())))
     return Shown(
         f"With segments and a memory of {L} tokens, the last token of a segment depends on "
         f"{', '.join(str(row[2]) for row in rows)} tokens with 1, 2, 3 and 4 layers, which is L (N + 1).",
         [Table("Tokens that the last one depends on", ["layers", "memory", "tokens"], rows)],
         [
             Heatmap(
-                f"Tokens that change the state of token {L * segments}",
+                f"Tokens that change the state of token {T}",
                 [f"{r[0]} layers" if r[0] > 1 else "1 layer" for r in rows],
-                [str(i) for i in range(1, L * segments + 1)],
+                [str(i) for i in range(1, T + 1)],
                 maps,
             )
         ],
@@ -102,12 +100,12 @@ def memory_reach(quick: bool) -> Shown:
 
 
 @torch.no_grad()
-def last_state(model: SegmentModel, tokens_1T: Tensor, segment: int) -> Tensor:
-    """[D]: the state of the last token, read segment by segment with the memory of the previous ones."""
-    memory, positions = None, torch.arange(tokens_1T.shape[1])[None]
-    for part, places in zip(tokens_1T.split(segment, 1), positions.split(segment, 1), strict=True):
-        hidden_1TD, memory = model.read(Batch(part, positions=places), memory)
-    return hidden_1TD[0, -1]
+def last_states(model: SegmentModel, tokens_BT: Tensor, segment: int) -> Tensor:
+    """[B, D]: the states of the last tokens, read segment by segment with the memory of the previous ones."""
+    memory, positions_BT = None, torch.arange(tokens_BT.shape[1]).expand_as(tokens_BT)
+    for part, places in zip(tokens_BT.split(segment, 1), positions_BT.split(segment, 1), strict=True):
+        hidden_BTD, memory = model.read(Batch(part, positions=places), memory)
+    return hidden_BTD[:, -1]
 
 
 @entry("Four terms of relative attention", code="nn/position.py", test="lectures/test_pretraining_entries.py")
