@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, pretraining, recurrence, transformer, words
+from unmask.runs.lectures import (
+    attention,
+    pictures,
+    pretraining,
+    recurrence,
+    sequences,
+    signals,
+    transformer,
+    words,
+)
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": words.ENTRIES,
-    "Recurrence": recurrence.ENTRIES,
+    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
     "The Transformer": transformer.ENTRIES,
     "Pre-training": pretraining.ENTRIES,
+    "Pictures": pictures.ENTRIES,
+    "Sound and records": signals.ENTRIES,
 }
 
 
