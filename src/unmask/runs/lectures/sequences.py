@@ -25,8 +25,8 @@ OPEN = 20.0  # of a gate: sigmoid(20) is 1 in three decimals, sigmoid(-20) is 0
 @entry("The cell of an LSTM counts brackets", code="nn/recurrent.py", test="lectures/test_sequence_entries.py")
 def counting(quick: bool) -> Shown:
     """c' = f c + i g and h' = o tanh(c') with gates i, f, o in (0, 1) (Hochreiter & Schmidhuber 1997; the forget gate
-    of Gers et al. 2000). With the forget gate open, the cell adds up, and its gradient passes unchanged through time. The
-    weights are set by hand here: the candidate g is 1 for an opening bracket, -1 for a closing one.
+    of Gers et al. 2000). With the forget gate open, the cell adds up, and its gradient passes unchanged through time.
+    The weights are set by hand here: the candidate g is 1 for an opening bracket, -1 for a closing one.
     """
     text, letters = "((a)(b(c)))", "()"
     # columns: opening bracket, closing bracket, anything else; rows: input gate, forget gate, candidate, output gate
@@ -51,8 +51,8 @@ def counting(quick: bool) -> Shown:
 @entry("Perplexity of n-grams", code="generate/ngrams.py", test="lectures/test_sequence_entries.py")
 def perplexity(quick: bool) -> Shown:
     """Perplexity is the exponential of the mean negative log-likelihood of a word: that many equally probable words
-    would be as hard to guess. `unmask evaluate` reports it for every language model, and bits per character, which does not
-    depend on the tokens.
+    would be as hard to guess. `unmask evaluate` reports it for every language model, and bits per character, which does
+    not depend on the tokens.
     """
     said = product(("cat", "dog", "bird"), ("sees", "likes"), ("cat", "dog"))
     sentences = [["the", one, verb, "the", other] for one, verb, other in said]
@@ -97,8 +97,8 @@ def alignment_scores(quick: bool) -> Shown:
         title = f"{name}: weights of the states (columns) for each query"
         figures.append(Heatmap(title, names, names, weights_TS.tolist()))
     return Shown(
-        f"Before training, the right state has a weight of {rows[0][2]:.2f} with the dot product, {rows[1][2]:.2f} with "
-        f"the general and {rows[2][2]:.2f} with the additive score.",
+        f"Before training, the right state has a weight of {rows[0][2]:.2f} with the dot product, {rows[1][2]:.2f} "
+        f"with the general and {rows[2][2]:.2f} with the additive score.",
         [Table(f"Width {E}", ["score", "parameters", "weight of the right state"], rows)],
         figures,
     )
@@ -120,8 +120,8 @@ def reversed_sources(quick: bool) -> Shown:
         apart = [n + i - place for i, place in enumerate(places)]
         rows.append((name, *apart, sum(apart) / n, min(apart)))
     return Shown(
-        f"The mean distance is {rows[0][-2]:.0f} steps in both; the smallest is {rows[0][-1]} in order and {rows[1][-1]} "
-        "with the source reversed.",
+        f"The mean distance is {rows[0][-2]:.0f} steps in both; the smallest is {rows[0][-1]} in order and "
+        f"{rows[1][-1]} with the source reversed.",
         [Table("Steps from a source word to its translation", columns, rows)],
     )
 

@@ -136,9 +136,9 @@ def pair_encoding(quick: bool) -> Shown:
     test="lectures/test_word_entries.py",
 )
 def frequent_words(quick: bool) -> Shown:
-    """word2vec leaves out occurrences of frequent words at random, and draws negative words from the counts to the power
-    of 3/4, which raises rare words (Mikolov et al. 2013b, sections 2.2 and 2.3). The counts are those of Zipf's law, 1 /
-    rank.
+    """word2vec leaves out occurrences of frequent words at random, and draws negative words from the counts to the
+    power of 3/4, which raises rare words (Mikolov et al. 2013b, sections 2.2 and 2.3). The counts are those of Zipf's
+    law, 1 / rank.
     """
     counts = np.rint(1e7 / np.arange(1, 10_001)).astype(np.int64)
     frequency, keep = counts / counts.sum(), keep_probabilities(counts, 1e-4)
