@@ -36,8 +36,9 @@ def patches(quick: bool) -> Shown:
     """
     processor = ImageProcessor(size=32, patch=8)
     picture = landscape(32)
-    _, values_NF = processor.example(picture).signal
-    cut = values_NF.reshape(-1, 3, 8, 8).transpose(0, 2, 3, 1)
+    signal = processor.example(picture).signal
+    assert signal is not None
+    cut = signal[1].reshape(-1, 3, 8, 8).transpose(0, 2, 3, 1)
     shown = np.rint((cut + 1) * 127.5).astype(np.uint8)
     cells = [Captioned(png(one), [f"patch {i}"], good=None) for i, one in enumerate(shown, 1)]
     rows = []

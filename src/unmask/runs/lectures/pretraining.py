@@ -6,6 +6,7 @@ Shapes: B rows, T tokens, D width, H heads, K width of a head, V vocabulary.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor
 from unmask.data.text import whole_words
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.models import albert, bert
+from unmask.models.albert import Albert
+from unmask.models.bert import Bert
 from unmask.models.model_config import ModelConfig
 from unmask.models.segment_model import SegmentModel
 from unmask.models.transformer_xl import TransformerXl
@@ -50,8 +53,8 @@ def layer_mix(quick: bool) -> Shown:
         slopes = torch.autograd.grad((mix(layers) - wanted).square().mean(), (mix.weight, mix.scale))
         lines.append((step, *mix.weight.softmax(0).tolist(), mix.scale.item()))
         with torch.no_grad():
-            mix.weight -= slopes[0]
-            mix.scale -= 0.3 * slopes[1]
+            mix.weight.sub_(slopes[0])
+            mix.scale.sub_(0.3 * slopes[1])
     names = ["s_0 (words)", "s_1", "s_2", "γ"]
     rows = [lines[step] for step in (0, 20, 50, 149)]
     return Shown(
@@ -211,11 +214,15 @@ def albert_sizes(quick: bool) -> Shown:
     """A table of V · E + E · D numbers in place of V · D, and one set of weights for all layers (Lan et al. 2020,
     section 3.1). The paper has 12, 18 and 60 million parameters for ALBERT base, large and xlarge.
     """
-    rows = []
-    for name, config in (
-        *((f"BERT {size}", bert.Bert(vocabulary=30_000, **bert.SIZES[size])) for size in ("base", "large")),
-        *((f"ALBERT {size}", albert.Albert(**albert.SIZES[size])) for size in ("base", "large", "xlarge", "xxlarge")),
-    ):
+    rows: list[tuple[Any, ...]] = []
+    configs: list[tuple[str, Bert]] = [
+        *((f"BERT {size}", Bert(vocabulary=30_000).replace(**bert.SIZES[size])) for size in ("base", "large")),
+        *(
+            (f"ALBERT {size}", Albert().replace(**albert.SIZES[size]))
+            for size in ("base", "large", "xlarge", "xxlarge")
+        ),
+    ]
+    for name, config in configs:
         rows.append((name, config.layers, config.dim, *(n / 1e6 for n in counted(config))))
     return Shown(
         f"ALBERT large has {rows[1][-1] / rows[3][-1]:.0f} times fewer parameters than BERT large.",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -33,7 +34,7 @@ def counting(quick: bool) -> Shown:
     W = torch.tensor([[OPEN, OPEN, -OPEN], [OPEN, OPEN, OPEN], [OPEN, -OPEN, 0.0], [OPEN, OPEN, OPEN]])
     cell = LSTMCell(W, torch.zeros(4, 1), torch.zeros(4), torch.zeros(4))
     state = RecurrentState(torch.zeros(1, 1), torch.zeros(1, 1))
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for letter in text:
         kind = letters.index(letter) if letter in letters else 2
         _, state = cell.step(torch.eye(3)[[kind]], state)
@@ -133,7 +134,7 @@ def bleu(quick: bool) -> Shown:
     word would be a perfect translation.
     """
     reference = ["the", "cat", "is", "sitting", "on", "the", "mat", "in", "the", "hall"]
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for candidate in (
         "the cat is sitting on the mat in the hall",
         "the cat is sitting on the mat",

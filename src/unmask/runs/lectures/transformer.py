@@ -131,7 +131,8 @@ def pre_norm(quick: bool) -> Shown:
 
 def _block(dim: int, *, pre: bool) -> Block:
     parts = (Attention(dim, 4), FeedForward(dim, 4 * dim, nn.functional.relu))
-    return Block(*(Residual(f, **{"before" if pre else "after": nn.LayerNorm(dim)}) for f in parts))
+    norms = ((nn.LayerNorm(dim), None) if pre else (None, nn.LayerNorm(dim)) for _ in parts)
+    return Block(*(Residual(f, before=before, after=after) for f, (before, after) in zip(parts, norms, strict=True)))
 
 
 def _feed(block: nn.Module) -> list[nn.Parameter]:
@@ -300,8 +301,8 @@ def transformer_sizes(quick: bool) -> Shown:
 
 def big() -> Transformer:
     """The big model of the paper (table 3)."""
-    wide = {"encoder_heads": 16, "decoder_heads": 16, "encoder_hidden": 4_096, "decoder_hidden": 4_096}
-    return Transformer(vocabulary=37_000, dim=1_024, **wide)
+    sides = {"encoder_heads": 16, "decoder_heads": 16, "encoder_hidden": 4_096, "decoder_hidden": 4_096}
+    return Transformer(vocabulary=37_000, dim=1_024).replace(**sides)
 
 
 ENTRIES = (
