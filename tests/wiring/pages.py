@@ -17,6 +17,7 @@ from unmask.runs.clustering import Iterations, LabelMaking
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.runs.translation import systems
 from unmask.train.optim import check_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,8 +40,8 @@ def run_blocks(page: str, count: int) -> None:
 
 
 def commands(page: str) -> Iterator[str]:
-    for block in re.findall(r"```\n(.*?)```", text_of(page), re.DOTALL):
-        yield from (line for line in block.splitlines() if line.startswith("unmask "))
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE):
+        yield from (line for line in block.splitlines() if not language and line.startswith("unmask "))
 
 
 def words_of(command: str) -> list[str]:
@@ -73,6 +74,8 @@ def _config_of(
             return LabelMaking(), {}
         Iterations().override({name: fields.pop(name) for name in ("clusters", "sample", "layer") if name in fields})
         return recipes.find(options.recipe or "hubert-tiny"), {"batch_size": "rows.batch"}
+    if verb == "train" and options.system in systems.names():
+        return systems.find(options.system), OTHERS
     if verb == "train":
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":
