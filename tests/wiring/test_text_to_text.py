@@ -17,6 +17,7 @@ from unmask.metrics import parsing
 from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
 from unmask.runs.translation.plain import nearest, right_branching
 from unmask.runs.translation.scoring import SCORINGS, scoring
+from unmask.runs.translation.texts import read_pairs
 from unmask.serve.translator import Translator
 
 SIDES = {"layers": 1, "heads": 2, "hidden": 16}
@@ -45,7 +46,7 @@ def lines(path: Path, rows: list[str]) -> str:
 @pytest.mark.parametrize(
     ("metric", "rows", "kept", "plain"),
     [
-        ("dialogue", DIALOGUES, "chrf", {"nearest"}),
+        ("dialogue", DIALOGUES, "bleu_turns", {"nearest"}),
         ("parsing", TREES, "f1", {"right-branching", "nearest"}),
         ("exact", COMMANDS, "exact", {"nearest"}),
     ],
@@ -64,7 +65,7 @@ def test_a_file_is_learned_and_evaluated_beside_plain_references(tmp_path, metri
     assert kept in result.heldout
     assert read_json(tmp_path / "run" / "run.json")["metric"] == kept
 
-    found = evaluate_pairs(tmp_path / "run", [path], SHORT, known=[path], metric=metric)
+    found = evaluate_pairs(tmp_path / "run", [path], SHORT, known=read_pairs([path], turns=2), metric=metric)
     assert set(found["plain"]) == plain
     assert found["plain"]["nearest"]["exact"] == 100  # each source is known, so that its own target is the nearest one
     assert set(found["scores"]) == set(SCORINGS[metric].of)
