@@ -12,6 +12,7 @@ from unmask.runs.lectures import (
     recurrence,
     sequences,
     signals,
+    texts,
     transformer,
     words,
 )
@@ -22,6 +23,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
     "The Transformer": transformer.ENTRIES,
+    "Text to text": texts.ENTRIES,
     "Pre-training": pretraining.ENTRIES,
     "Pictures": pictures.ENTRIES,
     "Sound and records": signals.ENTRIES,
