@@ -22,10 +22,16 @@ def test_places_and_their_numbers():
 
 def test_patches_are_parts_of_the_picture():
     [gallery] = pictures.patches.show(True).figures
-    assert len(gallery.pictures) == 1 + 16
+    assert len(gallery.pictures) == 2 + 16
     whole = pictures.landscape(32)
-    assert gallery.pictures[1].content == pictures.png(whole[:8, :8])
-    assert gallery.pictures[16].content == pictures.png(whole[24:, 24:])
+    assert gallery.pictures[2].content == pictures.png(whole[:8, :8])
+    assert gallery.pictures[17].content == pictures.png(whole[24:, 24:])
+    cut = np.full((40, 40, 3), 255, np.uint8)  # with two white pixels after each patch
+    for row in range(4):
+        for column in range(4):
+            patch = whole[8 * row : 8 * row + 8, 8 * column : 8 * column + 8]
+            cut[10 * row : 10 * row + 8, 10 * column : 10 * column + 8] = patch
+    assert gallery.pictures[1].content == pictures.png(cut)
 
 
 def test_windows_after_the_shift_hide_what_was_apart():

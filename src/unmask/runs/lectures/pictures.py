@@ -40,6 +40,8 @@ def patches(quick: bool) -> Shown:
     assert signal is not None
     cut = signal[1].reshape(-1, 3, 8, 8).transpose(0, 2, 3, 1)
     shown = np.rint((cut + 1) * 127.5).astype(np.uint8)
+    apart = np.pad(shown.reshape(4, 4, 8, 8, 3), ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
+    whole = {"whole": picture, "cut": apart.swapaxes(1, 2).reshape(40, 40, 3)}
     cells = [Captioned(png(one), [f"patch {i}"], good=None) for i, one in enumerate(shown, 1)]
     rows = []
     for size, patch in ((224, 32), (224, 16), (224, 14), (384, 16)):
@@ -49,7 +51,12 @@ def patches(quick: bool) -> Shown:
         f"A picture of 224 pixels has {rows[1][2]} places with P = 16; with P = 32 it has {rows[0][2]}, and attention "
         f"{rows[1][4] / rows[0][4]:.1f} times fewer pairs.",
         [Table("Places of a picture", ["pixels", "P", "places", "numbers of a patch", "pairs of places"], rows)],
-        [Gallery("A picture of 32 × 32 pixels", [Captioned(png(picture), ["whole"], good=None), *cells])],
+        [
+            Gallery(
+                "A picture of 32 × 32 pixels",
+                [*(Captioned(png(one), [name], good=None) for name, one in whole.items()), *cells],
+            )
+        ],
     )
 
 
@@ -79,7 +86,7 @@ def shifted_windows(quick: bool) -> Shown:
         [Table("Pairs of places", ["grid", "all", "in windows of 7", "ratio"], rows)],
         [
             *(
-                Heatmap(title, names, names, (window_of[i].view(G, G) / 3).tolist())
+                Heatmap(title, names, names, ((1 + window_of[i].view(G, G)) / 4).tolist())
                 for i, title in enumerate(("Windows of a layer, by shade", "Windows of the next layer, by shade"))
             ),
             Heatmap(

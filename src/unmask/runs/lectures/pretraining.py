@@ -224,10 +224,11 @@ def albert_sizes(quick: bool) -> Shown:
     ]
     for name, config in configs:
         rows.append((name, config.layers, config.dim, *(n / 1e6 for n in counted(config))))
+    sizes, nan = [row[-1] for row in rows], float("nan")
     return Shown(
         f"ALBERT large has {rows[1][-1] / rows[3][-1]:.0f} times fewer parameters than BERT large.",
         [Table("Parameters in millions", ["model", "layers", "D", "embeddings", "layers' weights", "all"], rows)],
-        [Bars("Parameters in millions", [row[0] for row in rows], {"all": [row[-1] for row in rows]})],
+        [Bars("Parameters in millions", list(albert.SIZES)[2:], {"BERT": [*sizes[:2], nan, nan], "ALBERT": sizes[2:]})],
     )
 
 

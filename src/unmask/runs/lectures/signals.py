@@ -54,8 +54,8 @@ def masked_frames(quick: bool) -> Shown:
         if not i:
             first = masked
     wanted = 1 - (1 - 0.065) ** 10
-    names, columns = [f"{t} s" for t in range(4)], [str(i) for i in range(1, 51)]
-    shown = first[:200].reshape(4, 50).astype(float)
+    names, columns = [f"{t / 2:g} s" for t in range(8)], [str(i) for i in range(1, 26)]
+    shown = first[:200].reshape(8, 25).astype(float)
     row = (float(np.mean(shares)), float(np.mean(stretches)), max(stretches))
     return Shown(
         f"{np.mean(shares):.1%} of the frames are masked (1 - (1 - 0.065)^10 = {wanted:.1%}), in stretches of "
