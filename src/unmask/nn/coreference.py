@@ -87,7 +87,7 @@ class SpanRanking(nn.Module):
         spans = candidates(sentence_W, self.longest)
         spans_C2 = torch.from_numpy(spans).to(x_WD.device)
         g_CG = self.vectors(x_WD, spans_C2)
-        mentions_C = self.mention_score(self.dropout(self.mention(g_CG).relu()))[:, 0]
+        mentions_C = self.mention_score(self.dropout(self.mention(g_CG).relu()))[:, 0].float()
         kept = pruned(spans, mentions_C.detach().cpu().numpy(), max(1, int(share * len(x_WD))))
         kept_N = torch.from_numpy(kept).to(x_WD.device)
         antecedents_NK, scores_NK = self.rank(g_CG[kept_N], mentions_C[kept_N], most)
@@ -121,7 +121,7 @@ class SpanRanking(nn.Module):
             + self.product(g_NG[:, None] * g_NG[antecedents_NK])
             + self.apart(self.distance(bucket(number_N[:, None] - antecedents_NK)))
         )
-        return antecedents_NK, coarse_NK + self.pair_score(self.dropout(hidden_NKH.relu()))[..., 0]
+        return antecedents_NK, coarse_NK + self.pair_score(self.dropout(hidden_NKH.relu()))[..., 0].float()
 
 
 def candidates(sentence_W: np.ndarray, longest: int) -> np.ndarray:
