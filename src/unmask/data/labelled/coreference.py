@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.files.tables import format_by_name, read_table, rows
-from unmask.data.labelled.conll import Block, blocks
+from unmask.data.labelled.conll import Block, blocks, check_columns
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Ambiguous, Discourse, WordSpan
 from unmask.data.labelled.words import split_words
@@ -54,14 +54,21 @@ def read_documents(path: Path, *, labelled: bool = True, encoding: str | None = 
 def _documents(path: Path, labelled: bool, encoding: str | None) -> list[Discourse]:
     found = blocks(path, encoding)
     for block in found:
-        for number, fields in block:
-            if len(fields) < FEWEST:
-                raise UnmaskError(
-                    f"{path}:{number} has {plural(len(fields), 'column')}; it needs document, part, number of the "
-                    "word, word, and in the last column the coreference, separated by tabs or blanks."
-                )
-    named = groupby(found, key=lambda block: tuple(block[0][1][:2]))
-    return [_document(path, " ".join(name), list(sentences), labelled) for name, sentences in named]
+        number, fields = block[0]
+        if len(fields) < FEWEST:
+            raise UnmaskError(
+                f"{path}:{number} has {plural(len(fields), 'column')}; it needs document, part, number of the word, "
+                "word, and in the last column the coreference, separated by tabs or blanks."
+            )
+        check_columns(path, block, len(fields), (WORD,))
+    parts = [list(lines) for block in found for _, lines in groupby(block, key=_name)]  # a document ends a sentence
+    named = groupby(parts, key=lambda part: _name(part[0]))
+    return [_document(path, name, list(sentences), labelled) for name, sentences in named]
+
+
+def _name(line: tuple[int, list[str]]) -> str:
+    """The document and its part."""
+    return " ".join(line[1][:2])
 
 
 def _document(path: Path, name: str, sentences: list[Block], labelled: bool) -> Discourse:
