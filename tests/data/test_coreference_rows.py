@@ -105,7 +105,7 @@ def test_errors_of_gap_name_the_row(tmp_path, old, new, message):
 
 
 def test_sentences_of_words():
-    words = 'He came . " Why ? " she said . . . Nothing'.split()
+    words = ["He", "came", ".", '"', "Why", "?", '"', "she", "said", ".", ".", ".", "Nothing"]
     assert [words[i] for i in sentence_starts(tuple(words))] == ["He", "Why", "she", "Nothing"]
     assert sentence_starts(("a", ".")) == (0,)
 
