@@ -44,7 +44,7 @@ def mention(ranking, g):
 
 
 def pair(ranking, g, other, distance):
-    """a(i, j): one matrix times the concatenation of Lee et al. 2017, equation 6."""
+    """a(i, j): one matrix times the concatenation."""
     features = torch.cat([g, other, g * other, ranking.distance.weight[distance]])
     layers = (ranking.anaphor, ranking.antecedent, ranking.product, ranking.apart)
     matrix = torch.cat([layer.weight for layer in layers], 1)

@@ -1,7 +1,7 @@
 """Coreference as a ranking of spans: vectors of spans, scores of mentions and of antecedents, pruning, and the loss.
 
 Lee et al. 2017, "End-to-end Neural Coreference Resolution"; Lee et al. 2018, "Higher-order Coreference Resolution with
-Coarse-to-fine Inference", section 4.
+Coarse-to-fine Inference".
 
 Shapes: W words of a document, D width, C candidate spans, N kept spans, K antecedents of a span, L words of the longest
 span, F width of a feature, G = 3 D + F of a span vector. A span [begin, end) is a pair of word numbers.
@@ -43,10 +43,10 @@ class Ranked:
 class SpanRanking(nn.Module):
     """s(i, j) = m(i) + m(j) + c(i, j) + a(i, j) and s(i, ε) = 0 for spans i, and spans j before them.
 
-    g(i)     [x_begin, x_last, Σ α x, φ(length)], where α is a softmax over the words of the span (2017, section 4)
-    m(i)     w · relu(U g(i)) (2017, equation 5)
-    c(i, j)  g(i)ᵀ V g(j), which chooses the K antecedents of each span (2018, section 4.1)
-    a(i, j)  w · relu(U [g(i), g(j), g(i) ∘ g(j), φ(distance)]) (2017, equation 6)
+    g(i)     [x_begin, x_last, Σ α x, φ(length)], where α is a softmax over the words of the span
+    m(i)     w · relu(U g(i))
+    c(i, j)  g(i)ᵀ V g(j), which chooses the K antecedents of each span (2018)
+    a(i, j)  w · relu(U [g(i), g(j), g(i) ∘ g(j), φ(distance)])
     """
 
     def __init__(self, dim: int, longest: int, *, hidden: int = 150, features: int = 20, dropout: float = 0.2) -> None:
@@ -137,7 +137,7 @@ def candidates(sentence_W: np.ndarray, longest: int) -> np.ndarray:
 
 def pruned(spans_C2: np.ndarray, scores_C: np.ndarray, most: int) -> np.ndarray:
     """The numbers of at most `most` spans, in the order of the text: the best first, without those that cross a better
-    one: begin inside it and end outside, or the reverse (Lee et al. 2017, section 5)."""
+    one: begin inside it and end outside, or the reverse (Lee et al. 2017)."""
     furthest: dict[int, int] = {}  # begin -> the last end of kept spans
     first: dict[int, int] = {}  # end -> the first begin
     kept: list[int] = []
@@ -162,8 +162,8 @@ def bucket(distance: Tensor) -> Tensor:
 
 
 def marginal_loss(scores_NK: Tensor, gold_NK: Tensor) -> Tensor:
-    """-Σ log Σ p(j | i) over the antecedents that are correct, where p is the softmax of s(i, ·) (Lee et al. 2017,
-    section 3): [N, K + 1], bool [N, K + 1] -> a sum in nats. Each row must have a correct antecedent; the first, ε, is
+    """-Σ log Σ p(j | i) over the antecedents that are correct, where p is the softmax of s(i, ·) (Lee et al.
+    2017): [N, K + 1], bool [N, K + 1] -> a sum in nats. Each row must have a correct antecedent; the first, ε, is
     that of spans without any."""
     return (scores_NK.logsumexp(-1) - scores_NK.masked_fill(~gold_NK, -torch.inf).logsumexp(-1)).sum()
 
