@@ -236,8 +236,8 @@ function clusters(root, model) {
   const texts = ["I voted for Nader because he was most aligned with my values, she said.", "Anna met the brother of Paul in Rome. He gave her a book that she had lost."];
   asking(root, [{ label: "Text", value: texts[0], rows: 4 }], async ([text], place) => {
     const found = (await predict(model, text)).clusters;
-    const lines = found.map((cluster, i) => h("li", {}, h("b", {}, cluster[0].text), ` ${cluster.slice(1).map((one) => one.text).join(", ")}`));
-    empty(place, clustered(text, found), lines.length ? h("ol", { class: "plain" }, lines) : h("p", { class: "note" }, "The model found no mentions that belong together."));
+    const lines = found.map((cluster, i) => h("li", {}, h("b", {}, cluster[0].text), cluster.slice(1).map((one) => `, ${one.text}`)));
+    empty(place, clustered(text, found), lines.length ? h("ol", {}, lines) : h("p", { class: "note" }, "The model found no mentions that belong together."));
   }, { button: "Find clusters", examples: texts.map((text) => [text]) });
 }
 
