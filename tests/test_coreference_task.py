@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,8 @@ def test_string_match_links_equal_names_and_the_nearest_mention():
     row = document(NADER)
     found = string_match(row, [(0, 1), (3, 4), (5, 6), (10, 11), (13, 14)])
     assert spans_of(found) == {frozenset({(0, 1), (10, 11)}), frozenset({(3, 4), (5, 6), (13, 14)})}
+    references = Coreference().references(dataset([row]))
+    assert references["annotated"]()([replace(row, clusters=found)])["conll_f1"] == 1
     row = document("The town . Mary Ann sang . The MARY ANN of Town saw herself .", starts=(0, 3, 7))
     assert mentions_in(row) == [(4, 5), (8, 10), (11, 12), (13, 14)]
     assert spans_of(string_match(row, [(3, 5), (8, 10), (13, 14)])) == {frozenset({(3, 5), (8, 10), (13, 14)})}
@@ -153,6 +156,7 @@ def test_pronouns_with_names_are_scored_by_shared_clusters():
     task = Coreference()
     right = linked([(1, 2), (5, 6)], np.array([[0, -np.inf], [0, 3.0]]), np.array([[0], [0]]), np.zeros(2, bool))
     assert task.metrics([right], [row])["f1"] == 1
+    assert task.tables([right], [row]) == {}
     assert task.baseline([row], [])["f1"] == 0  # the nearest is Eve
     with pytest.raises(UnmaskError, match="score them apart"):
         task.metrics([right, right], [row, ROWS[0]])

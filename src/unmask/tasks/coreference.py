@@ -257,6 +257,8 @@ class Coreference(Task):
         return {**_scores(found, rows), **({"loss": sum(losses) / words} if losses else {})}
 
     def tables(self, answers: Sequence[Linked], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
+        if any(isinstance(row, Ambiguous) for row in rows):
+            return {}
         pairs = [(row.clusters, found.clusters) for row, found in zip(documents(rows), answers, strict=True)]
         cells = [
             [name, *(f"{value:.4f}" for value in (score.recall, score.precision, score.f1))]
@@ -272,7 +274,7 @@ class Coreference(Task):
             annotated = [[span for cluster in row.clusters for span in cluster] for row in documents(rows)]
             return self._by_strings(rows, annotated)
 
-        return {"string match of annotated mentions": lambda: score}
+        return {"annotated": lambda: score}
 
     def _by_strings(self, rows: Sequence[Row], mentions: Sequence[Sequence[WordSpan]]) -> dict[str, float]:
         pairs = zip(documents(rows), mentions, strict=True)
