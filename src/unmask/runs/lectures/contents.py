@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from unmask.errors import unknown
 from unmask.runs.lectures import (
     attention,
+    coreference,
     pictures,
     pretraining,
     recurrence,
@@ -25,6 +26,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "The Transformer": transformer.ENTRIES,
     "Text to text": texts.ENTRIES,
     "Pre-training": pretraining.ENTRIES,
+    "Mentions": coreference.ENTRIES,
     "Pictures": pictures.ENTRIES,
     "Sound and records": signals.ENTRIES,
 }
