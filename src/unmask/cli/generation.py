@@ -1,4 +1,4 @@
-"""Verbs of language models: generate continues texts, units shows the activations of a recurrent network."""
+"""Verbs of models that write: generate continues texts and recordings, units shows the activations of a recurrent network."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Continue texts with a language model; --fields lists the settings of sampling, with --search of the search.",
+        "Continue texts with a language model, or a recording with a WaveNet; --fields lists the settings of sampling, with --search of the search.",
         fields=True,
     )
-    model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"
+    model = "folder of a language model or a WaveNet, such as `unmask pretrain gpt-tiny` or `wavenet-tiny` makes"
     needed(sub.add_argument("--model", metavar="FOLDER", help=model))
-    sub.add_argument("texts", nargs="*", help="prompts; without any, one text is generated from an empty prompt")
+    sub.add_argument("texts", nargs="*", help="prompts; without any, one text is generated from an empty prompt; of a WaveNet the file of a recording")
     sub.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
     encoding_option(sub)
     sub.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
@@ -35,6 +35,8 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--max-length", "N", "most tokens to generate")
     add_field(sub, "--beam-size", "N", "with --search: hypotheses that the search keeps")
     add_field(sub, "--n-best", "N", "with --search: texts for each prompt")
+    sub.add_argument("--seconds", type=float, metavar="N", help="with a WaveNet: seconds of sound to write to --out")
+    sub.add_argument("--out", metavar="FILE", help="with a WaveNet: FILE.wav")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -63,6 +65,9 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError("Give a model: --model FOLDER.")
     loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
     placed(loaded.model, options.device)
+    if "recordings" in loaded.model.config.offers or options.seconds or options.out:
+        _sound(options, loaded, how)
+        return
     beginnings = list(lines(options)) if options.texts or options.file else [""]
 
     def name(number: int) -> str:
@@ -74,6 +79,23 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if answers and answers[0].unknown and not options.json:
             count, text = answers[0].unknown, answers[0].beginning
             print(f"unmask: The model does not know {count} of the tokens of '{text}'.", file=sys.stderr)
+
+
+def _sound(options: argparse.Namespace, loaded: Any, how: Any) -> None:
+    from unmask.data.recordings.encoding import write_wav
+    from unmask.files import atomic
+    from unmask.serve.sounds import sounds
+    from unmask.train.display import progress
+
+    if not options.seconds or not options.out or Path(options.out).suffix != ".wav":
+        raise UnmaskError("A recording needs its length and a file: --seconds 2 --out x.wav.")
+    if options.search or options.file or options.json or len(options.texts) > 1:
+        raise UnmaskError("A recording is sampled, after one file or after silence: leave --search, --file and --json out.")
+    with progress() as show:
+        written, rate = sounds(loaded, how, options.seconds, *options.texts, show=show)
+    with atomic(Path(options.out)) as temporary:
+        write_wav(temporary, written, rate)
+    print(f"{len(written) / rate:g} s of sound -> {options.out}")
 
 
 def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
