@@ -110,4 +110,4 @@ def wavenet_tiny() -> Pretraining:
     64 ms: minutes on a laptop."""
     model = WaveNet(dim=32, skip=64, dilations=tuple(2**i for i in range(8)) * 2)
     rows = Rows(tokens=2_048, batch=4, first=None, heldout=64)
-    return Pretraining(model=model, objective=NextSamplesConfig(rate=8_000), rows=rows, training=short(2e-3))
+    return Pretraining(model=model, objective=NextSamplesConfig(rate=8_000), rows=rows, training=short(8e-3))
