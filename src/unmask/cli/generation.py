@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def add_verbs(verbs: Any) -> None:
     encoding_option(sub)
     sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1")
     sub.add_argument("--unit", type=int, help="number of the unit, from 0 (default: the unit that changes most)")
+    sub.add_argument("--next", type=int, default=5, metavar="N", help="likeliest next tokens under each; 0 for none")
     sub.add_argument("--out", "--html", metavar="FILE", help="write an HTML page to this file")
 
 
@@ -104,14 +106,16 @@ def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve.activations import activations, page, render, table
 
     loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
-    found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text, options.encoding))
+    tokenizer, text = loaded.require_tokenizer(options.model), _text(options.text, options.encoding)
+    found = activations(loaded.model, tokenizer, text, options.next)
     layer = counted(options.layer, found.values.shape[1], "layer")
     unit = found.liveliest(layer)[0] if options.unit is None else options.unit
     if options.out:
         write_text(Path(options.out), page(found, unit, layer))
         print(f"Unit {unit} of layer {options.layer} -> {options.out}")
         return
-    shown = (render if sys.stdout.isatty() else table)(found, unit, layer)
+    width = shutil.get_terminal_size().columns
+    shown = render(found, unit, layer, width) if sys.stdout.isatty() else table(found, unit, layer)
     print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)
     print(shown, file=coloured())
 
