@@ -1,4 +1,5 @@
-"""Verbs of models that write: generate continues texts and recordings, units shows the activations of a recurrent network."""
+"""Verbs of models that write: generate continues texts and recordings, units shows the activations of a recurrent
+network."""
 
 from __future__ import annotations
 
@@ -20,12 +21,13 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Continue texts with a language model, or a recording with a WaveNet; --fields lists the settings of sampling, with --search of the search.",
+        "Continue texts with a language model, or a recording with a WaveNet; --fields lists the settings of sampling, "
+        "with --search of the search.",
         fields=True,
     )
     model = "folder of a language model or a WaveNet, such as `unmask pretrain gpt-tiny` or `wavenet-tiny` makes"
     needed(sub.add_argument("--model", metavar="FOLDER", help=model))
-    sub.add_argument("texts", nargs="*", help="prompts; without any, one text is generated from an empty prompt; of a WaveNet the file of a recording")
+    sub.add_argument("texts", nargs="*", help="prompts, or a recording; without any, the beginning is empty")
     sub.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
     encoding_option(sub)
     sub.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
@@ -92,7 +94,9 @@ def _sound(options: argparse.Namespace, loaded: Any, how: Any) -> None:
     if not options.seconds or not options.out or Path(options.out).suffix != ".wav":
         raise UnmaskError("A recording needs its length and a file: --seconds 2 --out x.wav.")
     if options.search or options.file or options.json or len(options.texts) > 1:
-        raise UnmaskError("A recording is sampled, after one file or after silence: leave --search, --file and --json out.")
+        raise UnmaskError(
+            "A recording follows one file, or silence, and is sampled: leave --search, --file and --json out."
+        )
     with progress() as show:
         written, rate = sounds(loaded, how, options.seconds, *options.texts, show=show)
     with atomic(Path(options.out)) as temporary:

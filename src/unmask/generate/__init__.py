@@ -7,4 +7,15 @@ from unmask.generate.sampling import Sampling, draws
 from unmask.generate.trace import Hypothesis, Node, Trace
 from unmask.generate.writing import generate
 
-__all__ = ["Blocking", "Hypothesis", "Limits", "Node", "Sampling", "Search", "Trace", "draws", "generate", "generate_all"]
+__all__ = [
+    "Blocking",
+    "Hypothesis",
+    "Limits",
+    "Node",
+    "Sampling",
+    "Search",
+    "Trace",
+    "draws",
+    "generate",
+    "generate_all",
+]

@@ -1,4 +1,4 @@
-"""WaveNet: predicts each sample of a recording from those before it, by dilated causal convolutions (van den Oord et al.
+"""WaveNet: dilated causal convolutions predict each sample of a recording from those before it (van den Oord et al.
 2016).
 
 Shapes: B rows, T samples of a row, S samples of the longest recording, L places of a buffer of recordings, D width, E

@@ -1,5 +1,5 @@
-"""NextSamples: predict each sample of a recording, as one of a few levels, from those before it (WaveNet, van den Oord et
-al. 2016, section 2).
+"""NextSamples: predict each sample of a recording, as one of a few levels, from those before it (WaveNet, van den Oord
+et al. 2016, section 2).
 
 Shapes: N recordings, P samples of all of them, M samples that are predicted, V levels.
 """
@@ -77,9 +77,9 @@ class NextSamples(RecordingObjective):
             return []
         levels, pairs = (found[f"samples/{name}"] / math.log(2) for name in ("levels", "pairs"))
         said = (
-            f"Held-out recordings: {found['samples/bits']:.2f} bits a sample (from the last sample alone: {pairs:.2f}; "
+            f"Held-out recordings: {found['samples/bits']:.2f} bits a sample (from the last one alone: {pairs:.2f}; "
             f"from how often each level occurs: {levels:.2f}; of {self.levels} equal levels: "
-            f"{math.log2(self.levels):.2f}), and {found['samples/correct']:.1%} of the levels were the most likely ones."
+            f"{math.log2(self.levels):.2f}), and {found['samples/correct']:.1%} of the levels were found."
         )
         few = "The model predicts no better than the last sample alone: train longer, with more --minutes."
         return [said, few] if found["samples/bits"] >= pairs else [said]
@@ -92,8 +92,7 @@ class NextSamples(RecordingObjective):
 def baselines(counts_VV: np.ndarray) -> tuple[Tensor, Tensor]:
     """(log p of each level [V], with one added to each count; log p of each after each other one [V, V], where what was
     never counted has the share of one count, divided as in the first)."""
-    levels_V = counts_VV.sum(0) + 1
-    levels_V /= levels_V.sum()
+    levels_V = (counts_VV.sum(0) + 1) / (counts_VV.sum() + len(counts_VV))
     pairs_VV = (counts_VV + levels_V) / (counts_VV.sum(1, keepdims=True) + 1)
     return torch.from_numpy(np.log(levels_V)).float(), torch.from_numpy(np.log(pairs_VV)).float()
 

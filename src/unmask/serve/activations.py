@@ -1,5 +1,5 @@
-"""Activations of the units of a recurrent network along a text, and the likeliest next tokens after each (Karpathy et al.
-2015): as numbers, in a terminal, as a page of HTML.
+"""Activations of the units of a recurrent network along a text, and the likeliest next tokens after each (Karpathy et
+al. 2015): as numbers, in a terminal, as a page of HTML.
 
 Shapes: T tokens, L layers, U units of a layer: H, or 2 H in two directions.
 """
@@ -23,7 +23,8 @@ PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>body {{ font: 16px/1.7 ui-monospace, monospace; max-width: 90ch; margin: 2em auto; background: #fff }}
 p {{ color: #111; white-space: pre-wrap; overflow-wrap: anywhere }}
-table {{ display: inline-table; border-spacing: 0; margin: 0 0 .6em; line-height: 1.3; white-space: pre; font-size: 14px }}
+table {{ display: inline-table; border-spacing: 0; margin: 0 0 .6em; white-space: pre; font-size: 14px;
+  line-height: 1.3 }}
 td {{ padding: 1px 3px; text-align: center }}</style>
 <h1>{title}</h1>
 <p>{text}</p>{steps}
