@@ -124,7 +124,7 @@ class NextSample(nn.Module):
 
 @dataclass(eq=False)
 class WaveNetState(State):
-    """The past inputs of each layer, as many as its convolution reads: a queue (Le Paine et al. 2016, section 2)."""
+    """The past inputs of each layer, as many as its convolution reads: a queue (Le Paine et al. 2016)."""
 
     width: int
     first: Tensor
@@ -140,7 +140,7 @@ class WaveNetModel(SpeechModel):
     """Reads recordings, packed or padded in any way; the state of a sample depends on it and on those before it."""
 
     config: WaveNet
-    stack: DilatedStack  # type: ignore[assignment]
+    stack: DilatedStack
 
     def forward(self, batch: Batch) -> Tensor:
         """Sums of the skips [B, T, E], zero at padding. Raises UnmaskError as `SpeechModel.forward`."""
@@ -176,6 +176,6 @@ class WaveNetModel(SpeechModel):
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one level to each hypothesis; logits [N, V] of the one after it. Changes `state`."""
         assert isinstance(state, WaveNetState)
-        x_N1D = self.embedding.features.table(tokens_N)[:, None]  # type: ignore[operator, union-attr]
+        x_N1D = self.embedding.features.table(tokens_N)[:, None]  # type: ignore[operator]
         logits_NV: Tensor = self.heads["samples"](self.stack(x_N1D, state.windows)[:, 0])
         return logits_NV

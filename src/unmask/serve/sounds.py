@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from unmask.data.recordings.decoding import decode as recording
+from unmask.data.recordings.processor import RecordingProcessor
 from unmask.errors import UnmaskError
 from unmask.generate import Sampling, draws
 from unmask.huggingface import Loaded
@@ -37,11 +38,13 @@ def sounds(
     Raises UnmaskError for a model that does not predict samples, for other than one sample, and for a length of less
     than a sample.
     """
-    model, processor = loaded.model.eval(), loaded.processor
+    model = loaded.model.eval()
     if "samples" not in model.heads:
         raise UnmaskError(
             "This model does not predict the samples of a recording: use one that `unmask pretrain wavenet-tiny` makes."
         )
+    processor = loaded.require_processor("The model")
+    assert isinstance(processor, RecordingProcessor)  # whoever predicts samples reads recordings
     count = round(seconds * processor.rate)
     if how.samples != 1 or count < 1:
         raise UnmaskError("One recording of at least one sample is written at a time: leave --samples out.")
