@@ -97,8 +97,9 @@ def _sound(options: argparse.Namespace, loaded: Any, how: Any) -> None:
         raise UnmaskError(
             "A recording follows one file, or silence, and is sampled: leave --search, --file and --json out."
         )
+    beginning = options.texts[0] if options.texts else None
     with progress() as show:
-        written, rate = sounds(loaded, how, options.seconds, *options.texts, show=show)
+        written, rate = sounds(loaded, how, options.seconds, beginning, show)
     with atomic(Path(options.out)) as temporary:
         write_wav(temporary, written, rate)
     print(f"{len(written) / rate:g} s of sound -> {options.out}")

@@ -79,7 +79,7 @@ class NextSamples(RecordingObjective):
         said = (
             f"Held-out recordings: {found['samples/bits']:.2f} bits a sample (from the last one alone: {pairs:.2f}; "
             f"from how often each level occurs: {levels:.2f}; of {self.levels} equal levels: "
-            f"{math.log2(self.levels):.2f}), and {found['samples/correct']:.1%} of the levels were found."
+            f"{math.log2(self.levels):.2f})."
         )
         few = "The model predicts no better than the last sample alone: train longer, with more --minutes."
         return [said, few] if found["samples/bits"] >= pairs else [said]
