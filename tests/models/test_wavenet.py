@@ -118,8 +118,8 @@ def test_a_folder_writes_the_same_sound_after_silence_or_a_recording(tmp_path: P
         batch = PROCESSOR.collate([PROCESSOR.example(before)])
         wanted = decode(torch.cat(list(islice(draws(model, batch, Sampling()), 80))), 16)
         assert (rate, written.tolist()) == (8_000, wanted.tolist())
-    for how, seconds in ((Sampling(samples=2), 1.0), (Sampling(), 0.0)):
-        with pytest.raises(UnmaskError, match="one sample"):
+    for how, seconds, message in ((Sampling(samples=2), 1.0, "leave --samples out"), (Sampling(), 0.0, "above 0")):
+        with pytest.raises(UnmaskError, match=message):
             sounds(loaded, how, seconds)
     huggingface.save(tmp_path / "labels", PAGE.build({"tagging": Head("token", 2)}), PROCESSOR, labels=["a", "b"])
     with pytest.raises(UnmaskError, match="does not predict the samples"):

@@ -46,8 +46,10 @@ def sounds(
     processor = loaded.require_processor("The model")
     assert isinstance(processor, RecordingProcessor)  # whoever predicts samples reads recordings
     count = round(seconds * processor.rate)
-    if how.samples != 1 or count < 1:
-        raise UnmaskError("One recording of at least one sample is written at a time: leave --samples out.")
+    if count < 1:
+        raise UnmaskError(f"A recording has at least one sample: --seconds must be above 0, not {seconds:g}.")
+    if how.samples != 1:
+        raise UnmaskError("One recording is written at a time: leave --samples out.")
     before_P = np.zeros(1, np.float32) if beginning is None else recording(beginning, processor.rate)
     batch = processor.collate([processor.example(before_P)]).to(model.device)
     levels = []
