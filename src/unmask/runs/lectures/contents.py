@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, recurrence, sound, words
+from unmask.runs.lectures import attention, coreference, recurrence, sound, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": words.ENTRIES,
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
+    "Text to text": texts.ENTRIES,
+    "Mentions": coreference.ENTRIES,
     "Sound": sound.ENTRIES,
 }
 
