@@ -81,9 +81,8 @@ def _config_of(
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":
         return recipes.find(options.recipe), {}
-    if verb == "generate":
-        return Sampling(), {}
-    return {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}[verb]
+    of = {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}
+    return (of | {"generate": (Sampling(), {})})[verb]
 
 
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:

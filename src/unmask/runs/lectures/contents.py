@@ -13,6 +13,7 @@ from unmask.runs.lectures import (
     recurrence,
     sequences,
     signals,
+    sound,
     texts,
     transformer,
     words,
@@ -28,7 +29,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Pre-training": pretraining.ENTRIES,
     "Mentions": coreference.ENTRIES,
     "Pictures": pictures.ENTRIES,
-    "Sound and records": signals.ENTRIES,
+    "Sound and records": (*signals.ENTRIES, *sound.ENTRIES),
 }
 
 
