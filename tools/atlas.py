@@ -36,11 +36,10 @@ def pages() -> list[Path]:
 
 
 def section(entry: Entry, shown: Shown) -> str:
-    """The section of an entry: what it shows, its command, what it found, its figures or else its tables."""
-    picture = f"![{entry.title}](../images/atlas/{entry.name}.svg)"
+    """The section of an entry: what it shows, its command, what it found, its figures and its tables."""
+    picture = [f"![{entry.title}](../images/atlas/{entry.name}.svg)"] if shown.figures else []
     tables = [f"```text\n{aligned(table)}\n```" for table in shown.tables]
-    found = [shown.finding, *([picture] if shown.figures else tables)]
-    return "\n\n".join([*begin(entry), *found, *end(entry)])
+    return "\n\n".join([*begin(entry), shown.finding, *picture, *tables, *end(entry)])
 
 
 def begin(entry: Entry) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,3 +51,15 @@ def test_the_second_sentence_has_another_segment():
     assert [token for token in tokens if token.startswith("##")] == ["##ing"]
     assert "".join(segment[-1] for segment in segments) == "A" * 6 + "B" * 5
     assert positions[-1] == "E 10"
+
+
+def test_noise_and_kept_words_by_their_formulas():
+    [table] = words.frequent_words.show(True).tables
+    counts = [round(1e7 / rank) for rank in range(1, 10_001)]
+    powers = sum(count**0.75 for count in counts)
+    for rank, frequency, kept, noise, ratio in table.rows:
+        share = counts[rank - 1] / sum(counts)
+        assert frequency == pytest.approx(share)
+        assert kept == pytest.approx(min(1, math.sqrt(1e-4 / share) + 1e-4 / share))
+        assert noise == pytest.approx(counts[rank - 1] ** 0.75 / powers)
+        assert ratio == pytest.approx(noise / share)

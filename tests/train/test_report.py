@@ -7,13 +7,17 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from unmask.data.files.png import png
 from unmask.errors import UnmaskError
 from unmask.train.chart import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, number
+from unmask.train.drawing import svg
 from unmask.train.report import (
     Bars,
     Captioned,
@@ -198,3 +202,29 @@ def test_a_bar_says_its_value() -> None:
     html = Bars("b", ["x", "y"], {"a": [1, -2], "b": [3, 4]}).html()
     assert html.count("<rect") == 4
     assert "<title>y, a: -2</title>" in html
+
+
+def test_figures_as_a_file_have_their_titles_colours_and_legends():
+    chart = Chart(
+        "Loss & more", [Series("a < b", [(1, 2.0), (2, 1.0)]), Series("other", [(1, 1.0)])], floors={"zero": 0}
+    )
+    bars = Bars("Shares", ["x", "y"], {"of all": [0.5, 1.0]})
+    heat = Heatmap("Weights", ["one"], ["two"], [[0.5]])
+    picture = Captioned(png(np.zeros((4, 4, 3), np.uint8)), ["black"], about="a.png")
+    gallery = Gallery("Pictures", [picture] * 7)
+    text = svg([chart, bars, heat, gallery])
+    root = ElementTree.fromstring(text)  # well-formed
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    words = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"Loss & more", "a < b", "other", "zero (0)", "Shares", "of all", "Weights", "Pictures", "black"} <= words
+    assert "var(" not in text
+    assert "<title>" not in text
+    images = list(root.iter("{http://www.w3.org/2000/svg}image"))
+    assert len({(image.get("x"), image.get("y")) for image in images}) == 7
+    width, height = (int(root.get(name)) for name in ("width", "height"))
+    assert width > 6 * 96
+    assert height > 4 * 100
+
+
+def test_an_empty_chart_as_a_file_keeps_its_title():
+    assert "Nothing yet" in svg([Chart("Nothing yet", [])])

@@ -41,8 +41,8 @@ def run_blocks(page: str, count: int) -> None:
 
 
 def commands(page: str) -> Iterator[str]:
-    for block in re.findall(r"```\n(.*?)```", text_of(page), re.DOTALL):
-        yield from (line for line in block.splitlines() if line.startswith("unmask "))
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", text_of(page), re.DOTALL | re.MULTILINE):
+        yield from (line for line in block.splitlines() if not language and line.startswith("unmask "))
 
 
 def words_of(command: str) -> list[str]:

@@ -67,8 +67,8 @@ def _rows(legend: Sequence[Key], width: int) -> list[list[tuple[int, Key]]]:
 
 
 def _bare(marks: str) -> str:
-    """Without the texts for the pointer, which a picture in a document does not show."""
-    return re.sub(r"<title>.*?</title>", "", marks)
+    """Without the texts for the pointer and the spots that show them, which a picture in a document cannot use."""
+    return re.sub(r'<circle class="spot.*?</circle>|<title>.*?</title>', "", marks)
 
 
 def _literal(markup: str) -> str:

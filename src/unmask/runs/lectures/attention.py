@@ -5,6 +5,8 @@ Shapes: N draws, S keys, d width of a head, P positions, D width, T tokens.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 
@@ -12,6 +14,8 @@ from unmask.nn import Attention, CentredConvolution, DilatedStack, Position, Rec
 from unmask.runs.lectures.entry import Shown, entry
 from unmask.train.report import Chart, Heatmap, Series, Table
 from unmask.visualize.complexity import formulas
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def gradient_norm(p_NS: Tensor) -> Tensor:
@@ -121,11 +125,12 @@ def permutation(quick: bool) -> Shown:
     )
 
 
-def seeded(module: nn.Module, generator: torch.Generator) -> nn.Module:
+def seeded(module: M, generator: torch.Generator) -> M:
     """The module in evaluation mode, with normal weights of variance 1 / inputs and biases of zero."""
-    for parameter in module.parameters():
-        nn.init.zeros_(parameter)
-        if parameter.dim() > 1:
+    for name, parameter in module.named_parameters():
+        if "bias" in name:
+            nn.init.zeros_(parameter)
+        elif parameter.dim() > 1:
             parameter.data.normal_(0, parameter[0].numel() ** -0.5, generator=generator)
     return module.eval()
 

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, coreference, recurrence, sound, texts, words
+from unmask.runs.lectures import (
+    attention,
+    coreference,
+    pictures,
+    pretraining,
+    recurrence,
+    sequences,
+    signals,
+    sound,
+    texts,
+    transformer,
+    words,
+)
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": words.ENTRIES,
-    "Recurrence": recurrence.ENTRIES,
+    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
+    "The Transformer": transformer.ENTRIES,
     "Text to text": texts.ENTRIES,
+    "Pre-training": pretraining.ENTRIES,
     "Mentions": coreference.ENTRIES,
-    "Sound": sound.ENTRIES,
+    "Pictures": pictures.ENTRIES,
+    "Sound and records": (*signals.ENTRIES, *sound.ENTRIES),
 }
 
 

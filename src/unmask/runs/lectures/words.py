@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
+import numpy as np
+
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.tokenizer_files import bert_normalizer, wordpiece
 from unmask.data.text.vocabulary import SPECIALS
 from unmask.metrics.ngrams import clipped_matches, naive_matches
 from unmask.runs.lectures.entry import Shown, entry
-from unmask.train.report import Table
+from unmask.runs.word_vectors.sampling import keep_probabilities, noise_probabilities
+from unmask.train.report import Chart, Series, Table
 
 END = "·"  # of a word
 COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
@@ -127,4 +130,32 @@ def pair_encoding(quick: bool) -> Shown:
     )
 
 
-ENTRIES = (skip_gram_pairs, byte_pairs, pair_encoding, unigrams)
+@entry(
+    "Frequent words: fewer examples, more noise",
+    code="runs/word_vectors/sampling.py",
+    test="lectures/test_word_entries.py",
+)
+def frequent_words(quick: bool) -> Shown:
+    """word2vec leaves out occurrences of frequent words at random, and draws negative words from the counts to the
+    power of 3/4, which raises rare words (Mikolov et al. 2013b, sections 2.2 and 2.3). The counts are those of Zipf's
+    law, 1 / rank.
+    """
+    counts = np.rint(1e7 / np.arange(1, 10_001)).astype(np.int64)
+    frequency, keep = counts / counts.sum(), keep_probabilities(counts, 1e-4)
+    noise = {power: noise_probabilities(counts, power) for power in (1.0, 0.75, 0.0)}
+    ranks = [1, 10, 100, 1_000, 10_000]
+    chosen = [(frequency[r - 1], keep[r - 1], noise[0.75][r - 1]) for r in ranks]
+    rows = [
+        (rank, *map(float, (f, kept, drawn, drawn / f))) for rank, (f, kept, drawn) in zip(ranks, chosen, strict=True)
+    ]
+    shown = sorted({round(10 ** (i / 8)) for i in range(33)})
+    lines = [Series(f"power {p:g}", [(r, float(x[r - 1])) for r in shown]) for p, x in noise.items()]
+    return Shown(
+        f"The most frequent word is {frequency[0]:.1%} of the text; {keep[0]:.1%} of its occurrences are kept, and as "
+        f"noise it is drawn {rows[0][4]:.2f} times as often as it occurs, the rarest word {rows[-1][4]:.1f} times.",
+        [Table("10,000 words by rank", ["rank", "frequency", "kept", "noise", "noise / frequency"], rows)],
+        [Chart("Noise distribution by rank", lines, x="rank", log_x=True, log_y=True)],
+    )
+
+
+ENTRIES = (skip_gram_pairs, byte_pairs, pair_encoding, unigrams, frequent_words)
