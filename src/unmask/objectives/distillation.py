@@ -41,11 +41,11 @@ class TeacherConfig(Config):
     weight       of the teacher's predictions, from 0 to 1; the words of the text have the rest
     states       weight of the difference between the hidden states, layer by layer; the widths must be equal
     attention    weight of the difference between attention maps, layer by layer; the numbers of heads must be equal
-    normalised   compare normalised hidden states, and their means and variances apart from them (`normalised`)
+    normalised_states  compare normalised hidden states, and their means and variances apart from them (`normalised`)
     transfer     when the layers learn from those of the teacher: all the time, beside the predictions ("auxiliary");
                  before the predictions, all at once ("joint") or one after the other ("progressive"). The last two
                  start from the teacher's embedding and heads (MobileBERT, Sun et al. 2020)
-    share        share of the steps in which the layers learn, for a joint or progressive transfer
+    transfer_share  share of the steps in which the layers learn, for a joint or progressive transfer
     inherit      start from the teacher's embedding, heads and evenly spaced layers (Sanh et al. 2019, section 3); the
                  models may differ only in depth
     """
@@ -55,9 +55,9 @@ class TeacherConfig(Config):
     weight: float = 0.5
     states: float = 0.0
     attention: float = 0.0
-    normalised: bool = False
+    normalised_states: bool = False
     transfer: Transfer = "auxiliary"
-    share: float = 0.3
+    transfer_share: float = 0.3
     inherit: bool = False
 
 

@@ -34,8 +34,8 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
         return learned
     if settings.transfer != "auxiliary" and settings.states == settings.attention == 0:
         raise UnmaskError(f"--transfer {settings.transfer} has nothing to learn from: set --states or --attention.")
-    if not 0 < settings.share < 1:
-        raise UnmaskError(f"The share of the steps for a transfer must be between 0 and 1, not {settings.share}.")
+    if not 0 < settings.transfer_share < 1:
+        raise UnmaskError(f"The share of the steps for a transfer must be between 0 and 1, not {settings.transfer_share}.")
     if settings.inherit and config.start is not None:
         raise UnmaskError(
             "A model that continues from a folder has its weights already: leave --from or --inherit out."
@@ -61,8 +61,8 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
         learned,
         teacher.model,
         temperature=settings.temperature,
-        difference=normalised if settings.normalised else squared,
-        phases=Phases(settings.transfer, settings.share),
+        difference=normalised if settings.normalised_states else squared,
+        phases=Phases(settings.transfer, settings.transfer_share),
         **weights,
     )
 
