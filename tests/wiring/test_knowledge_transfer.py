@@ -99,7 +99,9 @@ def test_one_layer_is_trained_at_a_time() -> None:
 
 def test_a_run_learns_layers_first_and_then_predictions(text: Path, teacher: Path, tmp_path: Path) -> None:
     run = Pretrain(
-        config("mobilebert-tiny", teacher=teacher, **LAYERS, transfer="progressive", transfer_share=0.4), [text], tmp_path / "a"
+        config("mobilebert-tiny", teacher=teacher, **LAYERS, transfer="progressive", transfer_share=0.4),
+        [text],
+        tmp_path / "a",
     )
     theirs = run.objective.teacher.state_dict()
     own = run.model.state_dict()
@@ -131,7 +133,9 @@ def test_the_loss_of_a_turn_is_that_of_its_layer(text: Path, teacher: Path, tmp_
 
 
 def test_a_resumed_transfer_ends_where_the_whole_one_does(text: Path, teacher: Path, tmp_path: Path) -> None:
-    asked = config("mobilebert-tiny", teacher=teacher, **LAYERS, transfer="joint", transfer_share=0.5, evaluate_every=None)
+    asked = config(
+        "mobilebert-tiny", teacher=teacher, **LAYERS, transfer="joint", transfer_share=0.5, evaluate_every=None
+    )
     Pretrain(asked, [text], tmp_path / "whole").run()
     part = Pretrain(asked, [text], tmp_path / "part", recipe="mobilebert-tiny")
     part.run(lambda event: part.trainer.stop("a test") if getattr(event, "step", 0) == 3 else None)

@@ -32,7 +32,7 @@ from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.objectives.distillation import Phases
 from unmask.runs import cost
 from unmask.runs.lectures.entry import Shown, entry
-from unmask.train.report import Bars, Chart, Heatmap, Series, Table
+from unmask.train.report import Chart, Heatmap, Series, Table
 
 GLUE = ("MNLI-m", "MNLI-mm", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")
 TEST_SCORES = {
@@ -65,7 +65,6 @@ def glue(quick: bool) -> Shown:
                 [(name, *scores, means[name]) for name, scores in TEST_SCORES.items()],
             )
         ],
-        [Bars("Mean of nine GLUE columns, test", list(means), {"mean": list(means.values())})],
     )
 
 
@@ -112,8 +111,8 @@ def glue_against_operations(quick: bool) -> Shown:
         [
             Chart(
                 "GLUE dev score",
-                [Series(family, list(found.values())) for family, found in OPERATIONS.items()],
-                x="operations of pre-training",
+                [Series(name, [(x / 1e18, y) for x, y in found.values()]) for name, found in OPERATIONS.items()],
+                x="operations of pre-training, × 10^18",
                 log_x=True,
             )
         ],
@@ -151,7 +150,7 @@ def parameters(quick: bool) -> Shown:
     smallest, largest = (choose(systems, key=lambda row: row[3]) for choose in (min, max))
     lines: dict[str, list[tuple[float, float]]] = {}
     for _, line, month, published, _ in systems:
-        lines.setdefault(line, []).append((int(month[:4]) + (int(month[5:]) - 1) / 12, published))
+        lines.setdefault(line, []).append((int(month[:4]) - 2017 + (int(month[5:]) - 1) / 12, published))
     return Shown(
         f"The largest, {largest[0]}, has {largest[3] / smallest[3]:,.0f} times as many parameters as the smallest, "
         f"{smallest[0]}.",
@@ -166,7 +165,7 @@ def parameters(quick: bool) -> Shown:
             Chart(
                 "Millions of parameters",
                 [Series(line, points) for line, points in lines.items()],
-                x="year",
+                x="years after the beginning of 2017",
                 log_y=True,
             )
         ],
@@ -223,7 +222,7 @@ def translation_costs(quick: bool) -> Shown:
     )
 
 
-@entry("XLS-R: hours of speech a step", code="runs/cost.py", test="test_cost.py")
+@entry("XLS-R: hours of speech a step", code="runs/cost.py", test="lectures/test_system_entries.py")
 def speech_batches(quick: bool) -> Shown:
     """XLS-R's batches on 128 and 200 GPUs (Babu et al. 2021): crops of 20 seconds, six or three on each GPU, a million
     steps. The seconds are predictions for A100s at 117 TFLOP/s with 25 GB/s between them, from an exchange that is
@@ -274,7 +273,6 @@ def mixing(quick: bool) -> Shown:
         f"{names[-1]}, has {once[0][-1]:.1%} of the hours. With α = 0.5 its share is {once[2][-1]:.1%} on one level "
         f"and {twice[2][-1]:.1%} on two.",
         tables,
-        [Bars("Shares, on two levels", names, {f"α = {a:g}": x for a, x in zip(alphas, twice, strict=True)})],
     )
 
 
@@ -295,7 +293,8 @@ def knowledge_transfer(quick: bool) -> Shown:
     learned = [[float(phases.layer(step, total, depth) in (None, layer)) for step in shown] for layer in range(depth)]
     predictions = [float(not phases.only_layers(step, total)) for step in shown]
     return Shown(
-        f"The teacher has {rows[0][-1]:g} million parameters and the student {rows[1][-1]:g} million.",
+        f"The teacher has {rows[0][-1]:g} million parameters and the student {rows[1][-1]:g} million. Both have "
+        f"{rows[0][1]} layers, {rows[0][2]} wide between blocks, and {rows[0][3]:,} and {rows[1][3]} inside.",
         [
             Table(
                 "Published sizes",

@@ -35,7 +35,9 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
     if settings.transfer != "auxiliary" and settings.states == settings.attention == 0:
         raise UnmaskError(f"--transfer {settings.transfer} has nothing to learn from: set --states or --attention.")
     if not 0 < settings.transfer_share < 1:
-        raise UnmaskError(f"The share of the steps for a transfer must be between 0 and 1, not {settings.transfer_share}.")
+        raise UnmaskError(
+            f"The share of the steps for a transfer must be between 0 and 1, not {settings.transfer_share}."
+        )
     if settings.inherit and config.start is not None:
         raise UnmaskError(
             "A model that continues from a folder has its weights already: leave --from or --inherit out."
@@ -171,7 +173,7 @@ class Stages:
     embedding may be of another kind."""
 
     def __init__(self, model: Model, phases: Phases) -> None:
-        self.model, self.phases = model, phases
+        self.model, self.phases, self.levels = model, phases, depths(model)
 
     def scale(self, name: str) -> float:
         return 1.0
@@ -180,7 +182,7 @@ class Stages:
         """Freeze and unfreeze the weights for update number `step` (from 0) of `total`."""
         layers, depth = self.phases.only_layers(step, total), len(self.model.blocks)
         chosen = self.phases.layer(step, total, depth)
-        for name, level in depths(self.model).items():
+        for name, level in self.levels.items():
             layer = max(0, depth - level)  # level 0 is that of the heads
             trained = level > 0 and chosen in (None, layer) if layers else True
             self.model.get_parameter(name).requires_grad_(trained)
