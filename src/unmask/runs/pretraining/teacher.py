@@ -180,11 +180,11 @@ class Stages:
 
     def on_step(self, step: int, total: int) -> None:
         """Freeze and unfreeze the weights for update number `step` (from 0) of `total`."""
-        layers, depth = self.phases.only_layers(step, total), len(self.model.blocks)
+        apart, depth = self.phases.only_layers(step, total), len(self.model.blocks)
         chosen = self.phases.layer(step, total, depth)
         for name, level in self.levels.items():
             layer = max(0, depth - level)  # level 0 is that of the heads
-            trained = level > 0 and chosen in (None, layer) if layers else True
+            trained = not apart or (level > 0 and chosen in (None, layer))
             self.model.get_parameter(name).requires_grad_(trained)
 
 
