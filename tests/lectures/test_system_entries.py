@@ -18,7 +18,7 @@ def test_means_of_glue_are_those_of_the_paper():
 
 def test_operations_of_bert_are_near_those_of_the_paper():
     """6 operations a weight and a token (Kaplan et al. 2020, section 2.1) leave out attention and the output layer."""
-    table = systems.glue_against_operations.show(True).tables[1]
+    table = systems.glue_operations.show(True).tables[1]
     for (_, paper, counted), weights in zip(table.rows, (12 * 12 * 768**2, 24 * 12 * 1_024**2), strict=True):
         six = 6 * weights * 256e6 * 512
         assert 1 < float(counted) / six < 1.25
@@ -67,7 +67,7 @@ def test_shares_on_both_levels_by_hand():
 
 
 def test_layers_learn_from_below_and_then_the_predictions():
-    [drawing] = systems.knowledge_transfer.show(True).figures
+    [drawing] = systems.layer_transfer.show(True).figures
     predictions, *layers = drawing.values
     layers = layers[::-1]  # drawn from the top
     turns = [[step for step, on in enumerate(row) if on and not predictions[step]] for row in layers]

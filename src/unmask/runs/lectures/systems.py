@@ -85,7 +85,7 @@ OPERATIONS = {
 
 
 @entry("GLUE against the operations of pre-training", code="runs/cost.py", test="lectures/test_system_entries.py")
-def glue_against_operations(quick: bool) -> Shown:
+def glue_operations(quick: bool) -> Shown:
     """ELECTRA learns from every token, so it needs fewer operations for the same score (Clark et al. 2020, tables 1 and
     2; figure 1 draws them). Beside the paper's operations stands what `runs/cost.py` counts for BERT: a million steps
     of 256 sequences of 512 tokens, 76 of them masked.
@@ -277,7 +277,7 @@ def mixing(quick: bool) -> Shown:
 
 
 @entry("MobileBERT and its teacher", code="objectives/distillation.py", test="wiring/test_knowledge_transfer.py")
-def knowledge_transfer(quick: bool) -> Shown:
+def layer_transfer(quick: bool) -> Shown:
     """Between its blocks, MobileBERT is as wide as its teacher, IB-BERT, so that the states there can be compared
     layer by layer. In a progressive transfer, the layers learn one after the other, those below being frozen; then the
     whole model learns the teacher's predictions (Sun et al. 2020). `unmask pretrain mobilebert-tiny --teacher FOLDER
@@ -313,4 +313,4 @@ def knowledge_transfer(quick: bool) -> Shown:
     )
 
 
-ENTRIES = (glue, glue_against_operations, parameters, translation_costs, speech_batches, mixing, knowledge_transfer)
+ENTRIES = (glue, glue_operations, parameters, translation_costs, speech_batches, mixing, layer_transfer)
