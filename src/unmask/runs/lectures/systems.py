@@ -188,15 +188,15 @@ TRANSLATION: tuple[tuple[str, float | str, float | str, str, str], ...] = (
     ("GNMT + RL, ensemble", 26.30, 41.16, "1.8e+20", "1.1e+21"),
     ("ConvS2S, ensemble", 26.36, 41.29, "7.7e+19", "1.2e+21"),
     ("Transformer, base", 27.3, 38.1, "3.3e+18", ""),
-    ("Transformer, big", 28.4, "41.8", "2.3e+19", ""),
+    ("Transformer, big", 28.4, 41.8, "2.3e+19", ""),
 )
 """System, BLEU and operations of training for English to German and to French: Vaswani et al. 2017, table 2."""
 
 
 @entry("Ten systems of translation and their cost", code="runs/cost.py", test="lectures/test_system_entries.py")
 def translation_costs(quick: bool) -> Shown:
-    """Table 2 of Vaswani et al. 2017. The paper multiplies hours, GPUs and 9.5 TFLOP/s, which it takes a P100 to reach.
-    The cost model counts products instead: 100,000 steps of the base model and 300,000 of the big one, each of 25,000
+    """Table 2 of Vaswani et al. 2017. The paper multiplies hours, GPUs and the rate that it assumes of a P100, 9.5
+    TFLOP/s. The cost model counts products instead: 100,000 steps of the base model and 300,000 of the big one, each of 25,000
     tokens of source and of target, here in pairs of 25 tokens, with a vocabulary of 37,000 (sections 5.1 and 5.2).
 
     The big model has 41.8 BLEU for English to French in table 2 and in the abstract of the paper's last version, and
@@ -210,7 +210,7 @@ def translation_costs(quick: bool) -> Shown:
         rows.append((size, f"{paper:.1e}", f"{counted:.1e}", round(counted / paper, 2)))
     return Shown(
         f"The model counts {rows[0][2]} operations for the base model and {rows[1][2]} for the big one, "
-        f"{rows[0][3]:.0%} and {rows[1][3]:.0%} of the paper's, which is what its GPUs could have computed.",
+        f"{rows[0][3]:.0%} and {rows[1][3]:.0%} of the paper's: that share of the assumed rate was reached.",
         [
             Table("BLEU and operations", ["system", "EN-DE", "EN-FR", "cost EN-DE", "cost EN-FR"], TRANSLATION),
             Table(
