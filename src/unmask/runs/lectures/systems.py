@@ -196,8 +196,9 @@ TRANSLATION: tuple[tuple[str, float | str, float | str, str, str], ...] = (
 @entry("Ten systems of translation and their cost", code="runs/cost.py", test="lectures/test_system_entries.py")
 def translation_costs(quick: bool) -> Shown:
     """Table 2 of Vaswani et al. 2017. The paper multiplies hours, GPUs and the rate that it assumes of a P100, 9.5
-    TFLOP/s. The cost model counts products instead: 100,000 steps of the base model and 300,000 of the big one, each of 25,000
-    tokens of source and of target, here in pairs of 25 tokens, with a vocabulary of 37,000 (sections 5.1 and 5.2).
+    TFLOP/s. The cost model counts products instead: 100,000 steps of the base model and 300,000 of the big one, each of
+    25,000 tokens of source and of target, here in pairs of 25 tokens, with a vocabulary of 37,000 (sections 5.1 and
+    5.2).
 
     The big model has 41.8 BLEU for English to French in table 2 and in the abstract of the paper's last version, and
     41.0 in its section 6.1 and in the abstract of the version of the conference (NIPS 2017).
