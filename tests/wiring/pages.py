@@ -11,12 +11,14 @@ from typing import Any
 
 from unmask.cli import parser
 from unmask.cli.parser import overrides
+from unmask.generate import Sampling
 from unmask.objectives import registry
 from unmask.runs import recipes, supervised_recipes
 from unmask.runs.clustering import Iterations, LabelMaking
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.runs.translation import systems
 from unmask.train.optim import check_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,11 +75,14 @@ def _config_of(
             return LabelMaking(), {}
         Iterations().override({name: fields.pop(name) for name in ("clusters", "sample", "layer") if name in fields})
         return recipes.find(options.recipe or "hubert-tiny"), {"batch_size": "rows.batch"}
+    if verb == "train" and options.system in systems.names():
+        return systems.find(options.system), {}
     if verb == "train":
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":
         return recipes.find(options.recipe), {}
-    return {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}[verb]
+    of = {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}
+    return (of | {"generate": (Sampling(), {})})[verb]
 
 
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, recurrence, systems, words
+from unmask.runs.lectures import attention, coreference, recurrence, sound, systems, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -13,6 +13,9 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
     "Systems": systems.ENTRIES,
+    "Text to text": texts.ENTRIES,
+    "Mentions": coreference.ENTRIES,
+    "Sound": sound.ENTRIES,
 }
 
 
