@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.huggingface.table import as_heads
-from unmask.models import Bert
+from unmask.models import Bert, Transformer
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.runs import cost
 from unmask.types import Batch
@@ -26,6 +26,18 @@ def test_operations_are_those_that_pytorch_counts(length: int, answered: int) ->
     with written_out, FlopCounterMode(display=False) as counter:
         model.answer("mlm", model(Batch(tokens)), torch.arange(answered)).sum().backward()
     assert counter.get_total_flops() == 4 * cost.training_flops(SMALL, length, answered / 4)
+
+
+def test_operations_of_a_translation_are_those_that_pytorch_counts() -> None:
+    page = Transformer(
+        vocabulary=50, dim=16, encoder_layers=2, decoder_layers=3, encoder_heads=2, decoder_heads=2, encoder_hidden=24,
+        decoder_hidden=40,
+    )  # fmt: skip
+    model = page.build(seed=0).eval()
+    batch = Batch(torch.arange(7)[None] + 3, source=Batch(torch.arange(11)[None] + 3))
+    with sdpa_kernel(SDPBackend.MATH), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model.answer("next", model(batch), torch.arange(7))
+    assert counter.get_total_flops() == cost.translation_flops(page, 11, 7)
 
 
 @pytest.mark.parametrize("config", [SMALL, Bert()])

@@ -24,6 +24,7 @@ from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
 from unmask.models.heads import kinds
 from unmask.models.hubert import Hubert
+from unmask.models.ib_bert import IbBert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
@@ -66,6 +67,7 @@ CONFIGS: dict[str, Any] = {
     "ALBERT": Albert(**STACK, factor=6),
     "ELECTRA": Electra(**STACK),
     "MobileBERT": MobileBert(**SIZES, hidden=8, factor=2, bottleneck=4),
+    "IB-BERT": IbBert(**SIZES, hidden=8, factor=2, bottleneck=16),
     "ELMo": Elmo(vocabulary=V, **SPELLED, dim=8, layers=2, hidden=16),
     "GPT": Gpt(**SIZES, length=12),
     "GPT-2": Gpt2(**SIZES, length=12),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from unmask.models import albert
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.electra import Electra
+from unmask.models.ib_bert import IbBert
 from unmask.models.mobilebert import MobileBert
 from unmask.types import Batch
 
@@ -56,7 +58,8 @@ def reference(name: str, **changes: object) -> nn.Module:
     """A tiny random reference model whose weights are large enough for a mistake to show; padding is a zero vector."""
     family = name.partition("For")[0].removesuffix("Model")
     labels = 2 if name.endswith(("QuestionAnswering", "PreTraining", "SentencePrediction")) else 3
-    config = getattr(transformers, f"{family}Config")(**SMALL, **OF_FAMILY[family], num_labels=labels, **changes)
+    fields = {**SMALL, **OF_FAMILY[family], **changes}
+    config = getattr(transformers, f"{family}Config")(**fields, num_labels=labels)
     torch.manual_seed(0)
     model = getattr(transformers, name)._from_config(config, attn_implementation="eager").eval()
     for parameter in model.parameters():
@@ -242,6 +245,41 @@ def test_mobilebert_has_as_many_parameters_as_published() -> None:
         own = MobileBert().build({}, seed=None, pooler=True).parameters_total
     assert own == their_count(transformers.MobileBertConfig())
     assert abs(own / 1e6 - 25.3) < 1.0  # the paper says 25.3 million
+
+
+def test_the_teacher_of_mobilebert_is_theirs_with_wider_queries(tmp_path: Path) -> None:
+    """Theirs makes queries of states as wide as the inside of a block; the published code, of its input."""
+    published = {"normalization_type": "layer_norm", "key_query_shared_bottleneck": False, "hidden_act": "gelu"}
+    published["layer_norm_eps"] = 1e-5  # of their embedding, whatever the field says
+    inside, depth = 36, SMALL["num_hidden_layers"]
+    theirs = reference(
+        "MobileBertForPreTraining", **published, intra_bottleneck_size=inside, num_feedforward_networks=1
+    )
+    for layer in theirs.mobilebert.encoder.layer:
+        own = layer.attention.self
+        own.query, own.key = (nn.Linear(SMALL["hidden_size"], inside) for _ in range(2))
+    theirs.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "unmask-ib-bert"}))
+    loaded = huggingface.load(tmp_path)
+    assert isinstance(loaded.model.config, IbBert)
+    model, theirs = loaded.model.double(), theirs.double()
+    batch, inputs, places = ragged()
+    with torch.no_grad():
+        hidden = model(batch)
+        output = theirs(**inputs, output_hidden_states=True)
+        states = model.hidden_states(batch)
+    assert len(states) == len(output.hidden_states) == depth + 1
+    for ours, other in zip(states, output.hidden_states, strict=True):
+        torch.testing.assert_close(ours.flatten(0, 1)[places], other.flatten(0, 1)[places], atol=1e-9, rtol=1e-9)
+    for head, answers in answers_of(model, hidden, batch, places).items():
+        torch.testing.assert_close(answers, their_logits(head, output, places), atol=1e-9, rtol=1e-9)
+
+
+def test_the_teacher_of_mobilebert_has_as_many_parameters_as_published() -> None:
+    with torch.device("meta"):
+        own = IbBert().build({}, seed=None).parameters_total
+    assert abs(own / 1e6 - 293) < 1.5  # the paper says 293 million
 
 
 @pytest.mark.parametrize(("field", "value"), [("trigram_input", False), ("normalization_type", "layer_norm")])

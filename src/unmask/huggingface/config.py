@@ -64,6 +64,7 @@ TABLES: dict[str, Table[Any]] = {
         albert.ALBERT,
         electra.ELECTRA,
         mobilebert.MOBILEBERT,
+        mobilebert.IB_BERT,
         elmo.ELMO,
         gpt.GPT,
         gpt.GPT2,

@@ -10,6 +10,7 @@ from unmask.models.electra import Discriminator, Electra
 from unmask.models.elmo import Elmo
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.ib_bert import IbBert
 from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
@@ -40,6 +41,7 @@ __all__ = [
     "EncoderDecoder",
     "Gpt",
     "Gpt2",
+    "IbBert",
     "Mae",
     "MobileBert",
     "Model",

@@ -61,24 +61,35 @@ class MobileBert(Bert):
             transform=nn.Linear(3 * self.factor, self.dim),
             segment=Segment(self.segments, self.dim),
             position=self.position(self.dim),
-            norm=NoNorm(self.dim),
+            norm=self.norm(self.dim),
             dropout=self.dropout,
         )
+
+    def norm(self, dim: int) -> nn.Module:
+        """What stands where BERT has a layer norm."""
+        return NoNorm(dim)
 
     def stack(self) -> Stack:
         """Residual blocks that are D wide outside and narrower inside."""
         narrow = [self.narrow() for _ in range(self.layers)]
-        return Stack([Residual(f, after=NoNorm(self.dim), dropout=self.dropout) for f in narrow])
+        return Stack([Residual(f, after=self.norm(self.dim), dropout=self.dropout) for f in narrow])
 
     def narrow(self) -> Bottleneck:
         """The inside of a block (sections 3.1 to 3.3)."""
         narrow, activation = self.bottleneck, ACTIVATIONS[self.activation]
         feedforwards = [
-            Residual(FeedForward(narrow, self.hidden, activation), after=NoNorm(narrow))
+            Residual(FeedForward(narrow, self.hidden, activation), after=self.norm(narrow))
             for _ in range(self.feedforwards)
         ]
-        attention = Attention(narrow, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
-        return Bottleneck(self.dim, narrow, attention, feedforwards)
+        enter, leave = nn.Sequential(nn.Linear(self.dim, narrow), self.norm(narrow)), nn.Linear(narrow, self.dim)
+        return Bottleneck(enter, self.look(), self.attention(), self.norm(narrow), feedforwards, leave)
+
+    def look(self) -> nn.Module:
+        """What queries and keys are made from."""
+        return nn.Sequential(nn.Linear(self.dim, self.bottleneck), self.norm(self.bottleneck))
+
+    def attention(self) -> Attention:
+        return Attention(self.bottleneck, self.heads, value_dim=self.dim, dropout=self.attention_dropout)
 
     pools = property(lambda self: self.pooled)
 
@@ -145,20 +156,26 @@ def neighbours(x_BTE: Tensor, begins_BT: Tensor | None = None) -> Tensor:
 class Bottleneck(nn.Module):
     """leave(feedforwards(norm(enter(x) + attention(look(x), look(x), x)))): narrow between two linear maps.
 
-    Queries and keys are made from one narrow projection of x, values from x itself (section 3.1).
-
-    dim, narrow   widths outside and inside
-    attention     over `narrow` numbers, with values of `dim`
+    enter, leave  from D to the narrow width, and back
+    look          what queries and keys are made from: one narrow projection of x; values come from x itself (section
+                  3.1)
     feedforwards  each a Residual
     """
 
-    def __init__(self, dim: int, narrow: int, attention: Attention, feedforwards: list[Residual]):
+    def __init__(
+        self,
+        enter: nn.Module,
+        look: nn.Module,
+        attention: Attention,
+        norm: nn.Module,
+        feedforwards: list[Residual],
+        leave: nn.Linear,
+    ):
         super().__init__()
-        self.enter = nn.Sequential(nn.Linear(dim, narrow), NoNorm(narrow))
-        self.look = nn.Sequential(nn.Linear(dim, narrow), NoNorm(narrow))
-        self.attention, self.norm = attention, NoNorm(narrow)
+        self.enter, self.look = enter, look
+        self.attention, self.norm = attention, norm
         self.stacked, self.last = nn.ModuleList(feedforwards[:-1]), feedforwards[-1]
-        self.leave = nn.Linear(narrow, dim)
+        self.leave = leave
 
     def forward(
         self, x_BTD: Tensor, *, bias: Bias | None = None, positions_BT: Tensor | None = None, **_: Any

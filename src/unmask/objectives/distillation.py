@@ -6,11 +6,11 @@ Shapes: B rows, T tokens of a row, M places, V vocabulary, D width, H attention 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -27,6 +27,10 @@ from unmask.types import Batch, Document, Example, Loss, Target
 SOFT, HIDDEN, ATTENTION = "soft", "hidden", "attention"
 """Loss terms, and the targets at whose places they are computed."""
 
+Transfer = Literal["auxiliary", "joint", "progressive"]
+Difference = Callable[[Tensor, Tensor], Tensor]
+"""Hidden states [B, T, D] of a student and of its teacher -> [B, T]."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherConfig(Config):
@@ -37,6 +41,11 @@ class TeacherConfig(Config):
     weight       of the teacher's predictions, from 0 to 1; the words of the text have the rest
     states       weight of the difference between the hidden states, layer by layer; the widths must be equal
     attention    weight of the difference between attention maps, layer by layer; the numbers of heads must be equal
+    normalised_states  compare normalised hidden states, and their means and variances apart from them (`normalised`)
+    transfer     when the layers learn from those of the teacher: all the time, beside the predictions ("auxiliary");
+                 before the predictions, all at once ("joint") or one after the other ("progressive"). The last two
+                 start from the teacher's embedding and heads (MobileBERT, Sun et al. 2020)
+    transfer_share  share of the steps in which the layers learn, for a joint or progressive transfer
     inherit      start from the teacher's embedding, heads and evenly spaced layers (Sanh et al. 2019, section 3); the
                  models may differ only in depth
     """
@@ -46,25 +55,56 @@ class TeacherConfig(Config):
     weight: float = 0.5
     states: float = 0.0
     attention: float = 0.0
+    normalised_states: bool = False
+    transfer: Transfer = "auxiliary"
+    transfer_share: float = 0.3
     inherit: bool = False
+
+
+@dataclass(frozen=True)
+class Phases:
+    """When the layers of a student learn from those of its teacher (`TeacherConfig`): Sun et al. 2020, "Training
+    strategies"."""
+
+    transfer: Transfer = "auxiliary"
+    share: float = 0.3
+
+    def only_layers(self, step: int, total: int) -> bool:
+        """Whether, at a step, layers learn from layers and nothing else is learned."""
+        return self.apart and step < self._end(total)
+
+    def layer(self, step: int, total: int, depth: int) -> int | None:
+        """The only layer of `depth` that learns at a step, from 0; None: all of them learn."""
+        if self.transfer != "progressive" or not self.only_layers(step, total):
+            return None
+        return step * depth // self._end(total)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the layers learn before the predictions, not beside them."""
+        return self.transfer != "auxiliary"
+
+    def _end(self, total: int) -> int:
+        return max(1, round(self.share * total))
 
 
 class WithTeacher(Objective):
     """An objective with a teacher that reads the same tokens (Hinton et al. 2015; DistilBERT, Sanh et al. 2019;
-    MobileBERT, Sun et al. 2020, whose knowledge transfer is an auxiliary task here).
+    MobileBERT, Sun et al. 2020).
 
     L = (1 - weight) L_guess + weight L_soft + states L_hidden + attention L_attention
         + the other terms of the objective, such as L_NSP
 
     soft       T^2 KL(teacher || student) of the predictions at every target, both softened by the temperature T
-    hidden     mean squared error of the hidden states of every token, averaged over the student's layers; layer m of M
-               learns from the teacher's layer m N / M of N (MobileBERT's feature map transfer, equation 1, with
-               TinyBERT's pairs of layers)
+    hidden     mean squared error of the hidden states of every token, or another difference, averaged over the
+               student's layers; layer m of M learns from the teacher's layer m N / M of N (MobileBERT's feature map
+               transfer, equation 1, with TinyBERT's pairs of layers)
     attention  KL(teacher || student) of the attention of every token, averaged over heads and over the same pairs of
                layers (MobileBERT's attention transfer, equation 2)
 
     learned  the objective: masked tokens, next tokens or corrupted spans, alone or joined with sentence pairs
     teacher  runs in evaluation mode, without gradients; it moves to the student's device and is never saved
+    phases   when the layers learn; in a phase of their own, all other terms have the weight 0, and after it theirs is 0
 
     Raises UnmaskError where the two do not go together, and for weights and temperatures out of range.
     """
@@ -84,6 +124,8 @@ class WithTeacher(Objective):
         weight: float = 0.5,
         states: float = 0.0,
         attention: float = 0.0,
+        difference: Difference | None = None,
+        phases: Phases | None = None,
     ) -> None:
         check(temperature, weight, states, attention)
         self.parts = learned.parts if isinstance(learned, Joint) else (learned,)
@@ -107,10 +149,15 @@ class WithTeacher(Objective):
         own[self.guess.name] *= 1.0 - weight
         terms = {SOFT: weight, HIDDEN: states, ATTENTION: attention}
         self._weights = own | {name: w for name, w in terms.items() if w > 0}
+        self.difference, self.phases, self.moment = difference or squared, phases or Phases(), (1, 1)
 
     @property
     def weights(self) -> Mapping[str, float]:
-        return self._weights
+        """Loss term -> weight in the total at this step; 0 for the terms of the other phase."""
+        if not self.phases.apart:
+            return self._weights
+        of_layers = self.phases.only_layers(*self.moment)
+        return {term: w * ((term in (HIDDEN, ATTENTION)) == of_layers) for term, w in self._weights.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the teacher, which the processes that prepare rows do not need."""
@@ -133,19 +180,34 @@ class WithTeacher(Objective):
         return batch.with_targets(**more)
 
     def on_step(self, step: int, total: int) -> None:
+        self.moment = (step, total)
         self.learned.on_step(step, total)
 
     def loss(self, model: Model, batch: Batch) -> dict[str, Loss]:
-        """One Loss for each term, after one pass through each model."""
+        """One Loss for each term, after one pass through each model; in training without those of the other phase."""
         if not {SOFT, HIDDEN, ATTENTION} & self.weights.keys():
             return self.learned.loss(model, batch)
         batch = batch.asking(self.weights)
+        terms = {term for term, w in self.weights.items() if w or not (self.phases.apart and model.training)}
         if self.teacher.device != batch.tokens.device:
             self.teacher.to(batch.tokens.device)
         with torch.no_grad():
-            teacher_BTD, theirs = self._read(self.teacher.eval(), batch)
+            teacher_BTD, theirs = self._read(self.teacher.eval(), batch, terms)
             theirs = {term: _of_layers(found, _depth(model)) for term, found in theirs.items() if found}
-        hidden_BTD, own = self._read(model, batch)
+        hidden_BTD, own = self._read(model, batch, terms)
+        losses = {} if self.guess.name not in terms else self._predictions(model, hidden_BTD, teacher_BTD, batch)
+        layer = self.phases.layer(*self.moment, _depth(model)) if model.training else None
+        chosen = slice(None) if layer is None else slice(layer, layer + 1)
+        for term, difference in ((HIDDEN, self.difference), (ATTENTION, divergence)):
+            if term in terms:
+                places_M = batch.targets[term].places
+                pairs = zip(own[term][chosen], theirs[term][chosen], strict=True)
+                errors = [difference(mine, other).flatten()[places_M].sum() for mine, other in pairs]
+                losses[term] = Loss(torch.stack(errors).mean(), len(places_M))
+        return losses
+
+    def _predictions(self, model: Model, hidden_BTD: Tensor, teacher_BTD: Tensor, batch: Batch) -> dict[str, Loss]:
+        """The terms of the objective itself, and that of the teacher's predictions if it has weight."""
         losses = {part.name: part.score(model, hidden_BTD, batch) for part in self.parts if part is not self.guess}
         target = batch.targets[self.guess.name]
         student_MV = model.answer(self.head, hidden_BTD, target.places)
@@ -154,19 +216,13 @@ class WithTeacher(Objective):
             with torch.no_grad():
                 teacher_MV = self.teacher.answer(self.head, teacher_BTD, target.places)
             losses[SOFT] = Loss(softened(student_MV, teacher_MV, self.temperature), len(target.places))
-        for term, difference in ((HIDDEN, squared), (ATTENTION, divergence)):
-            if term in self.weights:
-                places_M = batch.targets[term].places
-                pairs = zip(own[term], theirs[term], strict=True)
-                errors = [difference(mine, other).flatten()[places_M].sum() for mine, other in pairs]
-                losses[term] = Loss(torch.stack(errors).mean(), len(places_M))
         return losses
 
-    def _read(self, model: Model, batch: Batch) -> tuple[Tensor, dict[str, list[Tensor]]]:
-        """The last hidden states, and the states and attention maps of all layers if their loss terms have weight."""
+    def _read(self, model: Model, batch: Batch, terms: Collection[str]) -> tuple[Tensor, dict[str, list[Tensor]]]:
+        """The last hidden states, and the states and attention maps of all layers where `terms` has them."""
         with ExitStack() as looking:
-            states = looking.enter_context(layers(model)) if HIDDEN in self.weights else []
-            maps = looking.enter_context(record_attention(model)) if ATTENTION in self.weights else []
+            states = looking.enter_context(layers(model)) if HIDDEN in terms else []
+            maps = looking.enter_context(record_attention(model)) if ATTENTION in terms else []
             hidden_BTD = model(batch)
         return hidden_BTD, {HIDDEN: states, ATTENTION: [one.weights for one in maps]}  # empty without weight
 
@@ -174,6 +230,18 @@ class WithTeacher(Objective):
 def squared(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:
     """[B, T] mean squared difference of the hidden states of each token."""
     return (mine_BTD.float() - theirs_BTD.float()).square().mean(-1)
+
+
+def normalised(mine_BTD: Tensor, theirs_BTD: Tensor) -> Tensor:
+    """[B, T] mean squared difference of the normalised hidden states of each token, and the differences of their means
+    and variances, which would be lost. The factors are those of the authors' code (google-research, mobilebert), where
+    the first term has the weight 100."""
+    D = mine_BTD.shape[-1]
+    mine_BTD, theirs_BTD = mine_BTD.float(), theirs_BTD.float()
+    apart = squared(F.layer_norm(mine_BTD, (D,)), F.layer_norm(theirs_BTD, (D,)))
+    means = (mine_BTD.mean(-1) - theirs_BTD.mean(-1)).square()
+    variances = (mine_BTD.var(-1, correction=0) - theirs_BTD.var(-1, correction=0)).abs()
+    return apart + 50 * means + 0.05 * variances
 
 
 def divergence(mine_BHTT: Tensor, theirs_BHTT: Tensor) -> Tensor:

@@ -40,6 +40,34 @@ def training_flops(model: Encoder, length: float, answered: float) -> float:
     return 3 * forward_flops(model, length, answered)
 
 
+class Translation(Protocol):
+    """The sizes of an encoder–decoder that determine its cost; `Transformer` has them."""
+
+    @property
+    def vocabulary(self) -> int: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def encoder_layers(self) -> int: ...
+    @property
+    def decoder_layers(self) -> int: ...
+    @property
+    def encoder_hidden(self) -> int: ...
+    @property
+    def decoder_hidden(self) -> int: ...
+
+
+def translation_flops(model: Translation, source: float, target: float) -> float:
+    """Operations of a forward pass over one pair of S = `source` and T = `target` tokens; the output layer answers at
+    each target token."""
+    D, S, T = model.dim, source, target
+    encoder = S * (4 * D**2 + 2 * D * model.encoder_hidden + 2 * S * D)
+    attention = T * (4 * D**2 + 2 * T * D)
+    cross = T * (2 * D**2 + 2 * S * D) + S * 2 * D**2  # keys and values are projected once, of the source
+    decoder = attention + cross + T * 2 * D * model.decoder_hidden
+    return 2 * (model.encoder_layers * encoder + model.decoder_layers * decoder + T * D * model.vocabulary)
+
+
 class Speech(Encoder, Protocol):
     """The sizes of a Transformer over frames of recordings; `Wav2Vec2` and `Hubert` have them."""
 

@@ -16,6 +16,8 @@ from unmask.models import albert, electra
 from unmask.models.albert import Albert
 from unmask.models.bert import SIZES, Bert, Roberta
 from unmask.models.electra import Electra
+from unmask.models.ib_bert import SIZES as IB_SIZES
+from unmask.models.ib_bert import IbBert
 from unmask.models.mobilebert import SIZES as MOBILE_SIZES
 from unmask.models.mobilebert import MobileBert
 from unmask.objectives import (
@@ -146,6 +148,16 @@ def mobilebert_tiny() -> Pretraining:
 def mobilebert() -> Pretraining:
     """24 layers of 512 in bottlenecks of 128 (25 M parameters), from scratch, where the paper has a teacher."""
     return _published(MobileBert(), _NEXT)
+
+
+def ib_bert_tiny() -> Pretraining:
+    """The teacher of mobilebert-tiny: 4 layers of 128, which are 256 wide inside."""
+    return _small(IbBert().replace(**IB_SIZES["tiny"]), _NEXT, lr=1e-3)
+
+
+def ib_bert() -> Pretraining:
+    """MobileBERT's teacher: 24 layers of 512, which are 1,024 wide inside (293 M parameters)."""
+    return _published(IbBert(), _NEXT)
 
 
 def roberta_tiny() -> Pretraining:

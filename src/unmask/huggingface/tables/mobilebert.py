@@ -1,9 +1,12 @@
-"""Names of MobileBERT."""
+"""Names of MobileBERT, and of its teacher."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from unmask.huggingface.table import Table
 from unmask.huggingface.tables.bert import CRF, FIELDS, FIXED, architectures
+from unmask.models.ib_bert import IbBert
 from unmask.models.mobilebert import MobileBert
 
 _BLOCK, _THEIRS = "stack.blocks.{}.f.", "mobilebert.encoder.layer.{}."
@@ -75,4 +78,13 @@ MOBILEBERT = Table(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     transposed=("cls.predictions.dense",),
+)
+
+IB_BERT = replace(
+    MOBILEBERT,
+    model_type="unmask-ib-bert",  # in transformers, queries are as wide as the inside of a block
+    config=IbBert,
+    fixed={**MOBILEBERT.fixed, "normalization_type": "layer_norm", "key_query_shared_bottleneck": False},
+    trunk=tuple(pair for pair in MOBILEBERT.trunk if ".look." not in pair[0]),
+    architectures={},
 )

@@ -18,6 +18,7 @@ from unmask.runs.lectures import (
     transformer,
     words,
 )
+from unmask.runs.lectures import attention, coreference, recurrence, sound, systems, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -25,6 +26,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
     "The Transformer": transformer.ENTRIES,
+    "Systems": systems.ENTRIES,
     "Text to text": texts.ENTRIES,
     "Pre-training": pretraining.ENTRIES,
     "Mentions": coreference.ENTRIES,

@@ -24,7 +24,7 @@ from unmask.runs.pretraining import evaluation
 from unmask.runs.pretraining.config import Pretraining, settled, tokens_of
 from unmask.runs.pretraining.continued import Origin, check_corpora, resumed_words
 from unmask.runs.pretraining.rows import PretrainingRows
-from unmask.runs.pretraining.teacher import prepare, with_teacher
+from unmask.runs.pretraining.teacher import prepare, stages, with_teacher
 from unmask.runs.run import Run, claim
 from unmask.train import distributed
 from unmask.train.display import Display, on_main, progress
@@ -92,7 +92,15 @@ class Pretrain(Run):
         own = (notice, "" if self.heldout else NOTHING_HELD_OUT)
         self.notes = [*(note for note in own if note), *self._unread()]
         super().__init__(
-            model, objective, rows, config.training, out, processor=processor, resume=resume, display=display
+            model,
+            objective,
+            rows,
+            config.training,
+            out,
+            processor=processor,
+            tuning=stages(model, objective),
+            resume=resume,
+            display=display,
         )
 
     def _prepared(self, processor: Any, out: Path, display: Display | None) -> Pretraining:
@@ -109,7 +117,7 @@ class Pretrain(Run):
         config, seed = self.config, self.config.training.seed
         if self.origin is not None:
             model, notice = self.origin.build(config.model, objective.heads, seed, lambda: self.log_frequencies)
-            prepare(model, objective, config.distillation)  # inherits nothing here, so its sentence is empty
+            prepare(model, objective, config.distillation, continued=True)  # inherits nothing, so it has no sentence
             return model, notice
         model = config.model.build(objective.heads, seed=seed)
         if config.warm_start != "none":

@@ -11,8 +11,10 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import ENCODER_DECODER
 from unmask.models.model import Model
 from unmask.objectives import Objective, TeacherConfig, WithTeacher
+from unmask.objectives.distillation import Phases, normalised, squared
 from unmask.runs.pretraining.config import Pretraining, tokens_of
 from unmask.runs.pretraining.continued import STARTED, TRAINED, opened
+from unmask.runs.transfer.strategy import depths
 
 DEPTH = ("layers", "encoder_layers", "decoder_layers", "length")
 """Fields in which a student that inherits may differ from its teacher, besides TRAINED and STARTED."""
@@ -30,6 +32,12 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
         if given:
             raise UnmaskError(f"--{given[0]} needs a teacher: add --teacher FOLDER, or leave it out.")
         return learned
+    if settings.transfer != "auxiliary" and settings.states == settings.attention == 0:
+        raise UnmaskError(f"--transfer {settings.transfer} has nothing to learn from: set --states or --attention.")
+    if not 0 < settings.transfer_share < 1:
+        raise UnmaskError(
+            f"The share of the steps for a transfer must be between 0 and 1, not {settings.transfer_share}."
+        )
     if settings.inherit and config.start is not None:
         raise UnmaskError(
             "A model that continues from a folder has its weights already: leave --from or --inherit out."
@@ -51,12 +59,20 @@ def with_teacher(config: Pretraining, learned: Objective, processor: Processor[A
             f"{positions} or less."
         )
     weights = {"weight": settings.weight, "states": settings.states, "attention": settings.attention}
-    return WithTeacher(learned, teacher.model, temperature=settings.temperature, **weights)
+    return WithTeacher(
+        learned,
+        teacher.model,
+        temperature=settings.temperature,
+        difference=normalised if settings.normalised_states else squared,
+        phases=Phases(settings.transfer, settings.transfer_share),
+        **weights,
+    )
 
 
-def prepare(model: Model, learned: Objective, settings: TeacherConfig) -> str:
-    """Check a student against the teacher in `learned`, if there is one, and let it inherit if the settings say so.
-    Returns a sentence on heads that stay new in a student that inherits, else "".
+def prepare(model: Model, learned: Objective, settings: TeacherConfig, *, continued: bool = False) -> str:
+    """Check a student against the teacher in `learned`, if there is one, and let it inherit if the settings say so; a
+    student that continues from a folder has its weights. Returns a sentence on heads that stay new in a student that
+    inherits, else "".
 
     Raises UnmaskError if the two do not fit.
     """
@@ -69,7 +85,9 @@ def prepare(model: Model, learned: Objective, settings: TeacherConfig) -> str:
         _check_layers(model, learned.teacher, "--attention")
         heads, teacher_heads = (int(getattr(one.config, "heads", 0)) for one in (model, learned.teacher))
         _check_sizes(heads, teacher_heads, "--attention")
-    return inherit(model, learned.teacher) if settings.inherit else ""
+    if settings.inherit:
+        return inherit(model, learned.teacher)
+    return inherit_ends(model, learned.teacher) if learned.phases.apart and not continued else ""
 
 
 def _check_layers(model: Model, teacher: Model, flag: str) -> None:
@@ -127,6 +145,57 @@ def inherit(model: Model, teacher: Model) -> str:
         if source in stored:
             given[name] = stored[source][: len(x)]  # the student may have fewer positions, and no unused entries
     model.load_state_dict(given, strict=False)
+    return _of_new_heads(model, teacher)
+
+
+def inherit_ends(model: Model, teacher: Model) -> str:
+    """Give a student, in place, the embedding, the heads and the pooler of its teacher; its layers stay. Returns a
+    sentence on heads that stay new, else "".
+
+    Raises UnmaskError if the two have other sizes there.
+    """
+    own = {name: x for name, x in model.state_dict().items() if not _of_block(name)[0]}
+    stored = {name: x[: len(own[name])] for name, x in teacher.state_dict().items() if name in own}
+    for name, x in stored.items():
+        if x.shape != own[name].shape:
+            raise UnmaskError(
+                f"A joint or progressive transfer starts from the teacher's embedding and heads, but {name} has the "
+                f"shape {list(own[name].shape)}, and {list(x.shape)} in the teacher: use its sizes, or --transfer "
+                "auxiliary."
+            )
+    model.load_state_dict(stored, strict=False)
+    return _of_new_heads(model, teacher)
+
+
+class Stages:
+    """Which weights of a student are trained, for `unmask.train.trainer.Trainer`: all of them, except while layers
+    learn from layers. Then these layers alone are, and the embedding with the first one: the norm of the teacher's
+    embedding may be of another kind."""
+
+    def __init__(self, model: Model, phases: Phases) -> None:
+        self.model, self.phases, self.levels = model, phases, depths(model)
+
+    def scale(self, name: str) -> float:
+        return 1.0
+
+    def on_step(self, step: int, total: int) -> None:
+        """Freeze and unfreeze the weights for update number `step` (from 0) of `total`."""
+        apart, depth = self.phases.only_layers(step, total), len(self.model.blocks)
+        chosen = self.phases.layer(step, total, depth)
+        for name, level in self.levels.items():
+            layer = max(0, depth - level)  # level 0 is that of the heads
+            trained = not apart or (level > 0 and chosen in (None, layer))
+            self.model.get_parameter(name).requires_grad_(trained)
+
+
+def stages(model: Model, learned: Objective) -> Stages | None:
+    """What freezes weights of a student, if its layers learn in a phase of their own."""
+    if isinstance(learned, WithTeacher) and learned.phases.apart:
+        return Stages(model, learned.phases)
+    return None
+
+
+def _of_new_heads(model: Model, teacher: Model) -> str:
     new = [name for name in model.heads if name not in teacher.heads]
     return f"New heads, which the teacher does not have: {', '.join(new)}." if new else ""
 
