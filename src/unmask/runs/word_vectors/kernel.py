@@ -1,4 +1,4 @@
-"""The two networks of word2vec, skip-gram and CBOW, and their common update, as loops for numba.
+"""The two networks of word2vec, skip-gram and CBOW, and their two updates, as loops for numba.
 
 Shapes: V words, D numbers of a vector, R rows of the output layer (V with negative sampling, V - 1 with a Huffman
 tree), N words of a job. The functions are plain Python, and run as such; `compiled.py` compiles them.
@@ -20,7 +20,7 @@ LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
-    """One step of `count` logistic regressions on the vector h: the gradient of all of word2vec.
+    """One step of `count` logistic regressions on the vector h.
 
     The loss is -sum_k [y_k log s(u_k . h) + (1 - y_k) log s(-u_k . h)], s the logistic function (Mikolov et al. 2013b,
     equation 4 for negative sampling, equation 3 for the hierarchical softmax). With g_k = alpha (y_k - s(u_k . h)):
@@ -38,6 +38,43 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
         for d in range(h_D.shape[0]):
             error_D[d] += g * u_D[d]
             u_D[d] += g * h_D[d]
+
+
+def choose(h_D: Any, outputs_VD: Any, word: int, alpha: float, chances_V: Any, error_D: Any) -> None:
+    """One step of a choice among all words given the vector h: the full softmax.
+
+    The loss is -log p(w | h), p(k | h) = exp(u_k . h) / sum_j exp(u_j . h) (Mikolov et al. 2013b, equation 2). With
+    g_k = alpha ([k = w] - p(k | h)), error and all u_k are changed as in `update`. `chances_V` is room for p.
+    """
+    greatest, total = np.float32(-np.inf), np.float32(0.0)
+    for k in range(outputs_VD.shape[0]):
+        dot = np.float32(0.0)
+        for d in range(h_D.shape[0]):
+            dot += outputs_VD[k, d] * h_D[d]
+        chances_V[k] = dot
+        greatest = max(greatest, dot)
+    for k in range(outputs_VD.shape[0]):
+        chances_V[k] = np.exp(chances_V[k] - greatest)
+        total += chances_V[k]
+    error_D[:] = 0.0
+    for k in range(outputs_VD.shape[0]):
+        u_D = outputs_VD[k]
+        g = np.float32(alpha * ((1.0 if k == word else 0.0) - chances_V[k] / total))
+        for d in range(h_D.shape[0]):
+            error_D[d] += g * u_D[d]
+            u_D[d] += g * h_D[d]
+
+
+def predict(
+    h_D: Any, outputs_RD: Any, word: int, alpha: float, output: Output, state: int, rows: Any, labels: Any, error_D: Any
+) -> int:
+    """One step of a prediction of `word` from h, by the output layer; returns the state of the generator."""
+    if output.softmax:
+        choose(h_D, outputs_RD, word, alpha, labels, error_D)
+        return state
+    count, state = questions(word, output, state, rows, labels)
+    update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
+    return state
 
 
 def sigmoid(x: Any) -> Any:
@@ -96,7 +133,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     error_D = np.empty_like(inputs_VD[0])
     tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
-    used, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
+    used = np.arange(output.longest, dtype=np.int32)
     state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
@@ -114,9 +151,10 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
             for j in range(first, last):
                 if j != i:
                     h_D = inputs_VD[kept_N[j]]
-                    if not tree:
-                        count, state = questions(kept_N[i], output, state, rows, labels)
-                    update(h_D, among_RD, used, labels, count, job.alpha, error_D)
+                    if tree:
+                        update(h_D, copies_2KD[0], used, labels, count, job.alpha, error_D)
+                    else:
+                        state = predict(h_D, outputs_RD, kept_N[i], job.alpha, output, state, rows, labels, error_D)
                     for d in range(h_D.shape[0]):
                         h_D[d] += error_D[d]
             if tree:
@@ -150,8 +188,7 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
                     neighbour_D = inputs_VD[kept_N[j]]
                     for d in range(h_D.shape[0]):
                         h_D[d] += share * neighbour_D[d]
-            count, state = questions(kept_N[i], output, state, rows, labels)
-            update(h_D, outputs_RD, rows, labels, count, job.alpha, error_D)
+            state = predict(h_D, outputs_RD, kept_N[i], job.alpha, output, state, rows, labels, error_D)
             for j in range(first, last):
                 if j != i:
                     neighbour_D = inputs_VD[kept_N[j]]
@@ -164,9 +201,11 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
 PARTS = (
     update,
+    choose,
     sigmoid,
     random,
     questions,
+    predict,
     take,
     put_back,
     subsample,
