@@ -86,6 +86,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--walks", type=int, default=10, help="walks from every node")
     sub.add_argument("--length", type=int, default=40, help="most nodes of a walk")
     sub.add_argument("--directed", action="store_true", help="follow edges from the first name to the second only")
+    sub.add_argument("--p", type=float, default=1.0, help="node2vec: above 1, a step seldom goes back")
+    sub.add_argument("--q", type=float, default=1.0, help="node2vec: above 1, a walk stays near; below 1, it goes far")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the walks")
 
 
@@ -199,12 +201,13 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     from unmask.files import atomic
     from unmask.runs.word_vectors import random_walks
-    from unmask.runs.word_vectors.reading import edges
+    from unmask.runs.word_vectors.walks import edges
 
     if options.seed < 0:
         raise UnmaskError("--seed must not be negative.")
     graph, rng = edges(options.edges, options.encoding), np.random.default_rng(options.seed)
-    walks = random_walks(graph, rng, walks=options.walks, length=options.length, directed=options.directed)
+    numbers = {name: getattr(options, name) for name in ("walks", "length", "directed", "p", "q")}
+    walks = random_walks(graph, rng, **numbers)
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
     print(f"{plural(count, 'walk')} -> {options.out}")

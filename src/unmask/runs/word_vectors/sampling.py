@@ -125,8 +125,8 @@ def full_softmax(size: int) -> Output:
     more than `SOFTMAX` words."""
     if size > SOFTMAX:
         raise UnmaskError(
-            f"A softmax over {size:,} words computes {size:,} products for each pair of words: keep at most {SOFTMAX:,} "
-            "with --most, or set --output to negative or hierarchical."
+            f"A softmax over {size:,} words computes {size:,} products for each pair of words: keep at most "
+            f"{SOFTMAX:,} with --most, or set --output to negative or hierarchical."
         )
     nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
     own = np.arange(size + 1, dtype=np.int64)

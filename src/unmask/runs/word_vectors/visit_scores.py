@@ -1,4 +1,5 @@
-"""Scores of vectors of codes: do near codes have one group, and which codes does the next visit have?
+"""Scores of vectors of codes: do near codes have one group, which codes does the next visit have, and which item was
+left out of a basket?
 
 Shapes: V codes, D numbers of a vector.
 """
