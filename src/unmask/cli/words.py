@@ -63,7 +63,7 @@ def add_verbs(verbs: Any) -> None:
         group,
         "evaluate",
         _evaluate,
-        "Score vectors by analogies, pairs with human scores, groups, or visits of patients.",
+        "Score vectors by analogies, pairs with human scores, groups, visits of patients, or baskets.",
     )
     sub.add_argument(
         "--analogies", nargs="+", default=[], metavar="FILE", help="questions in the format of questions-words.txt"
@@ -71,7 +71,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     sub.add_argument("--groups", metavar="FILE", help="a code and its group a line: do the nearest codes share it?")
     sub.add_argument("--visits", metavar="FILE", help="visits of patients: which codes does the next visit have?")
-    sub.add_argument("--top", type=int, default=10, metavar="K", help="with --groups and --visits: how many codes")
+    sub.add_argument("--baskets", metavar="FILE", help="sets of items: which item was left out of a set?")
+    sub.add_argument("--top", type=int, default=10, metavar="K", help="with these three: how many codes or items")
     encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
     sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")
@@ -124,8 +125,8 @@ def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.runs.word_vectors import evaluation
 
-    if not (options.analogies or options.pairs or options.groups or options.visits):
-        raise UnmaskError("Give --analogies FILE, --pairs FILE, --groups FILE or --visits FILE.")
+    if not (options.analogies or options.pairs or options.groups or options.visits or options.baskets):
+        raise UnmaskError("Give --analogies FILE, --pairs FILE, --groups FILE, --visits FILE or --baskets FILE.")
     vectors = vectors_of(options.model)
     codes = _codes(options, vectors)
     analogies = {file: evaluation.analogies(vectors, file, encoding=options.encoding) for file in options.analogies}
@@ -155,10 +156,15 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
         print(f"  {'':36}{'all codes':>10}{'new codes':>11}")
         for name, of in recalls.items():
             print(f"  {name:36}{of['all']:>10.1%}" + (f"{of['new']:>11.1%}" if "new" in of else ""))
+    if ranks := codes.get("baskets"):
+        print(f"{Path(options.baskets).name}: the item left out of a basket, among the first {options.top}")
+        print(f"  {'':36}{'hits':>10}{'NDCG':>11}")
+        for name, of in ranks.items():
+            print(f"  {name:36}{of['hit']:>10.1%}{of['ndcg']:>11.3f}")
 
 
 def _codes(options: argparse.Namespace, vectors: Any) -> dict[str, Any]:
-    """The scores of vectors of codes: `groups` and `visits`, if they are asked for."""
+    """The scores of vectors of codes: `groups`, `visits` and `baskets`, if they are asked for."""
     from unmask.runs.word_vectors import visit_scores, visits
 
     found: dict[str, Any] = {}
@@ -168,6 +174,9 @@ def _codes(options: argparse.Namespace, vectors: Any) -> dict[str, Any]:
     if options.visits:
         patients = visits.read([options.visits], options.encoding)
         found["visits"] = visit_scores.next_visits(vectors, patients, options.top)
+    if options.baskets:
+        sets = visits.read([options.baskets], options.encoding, alone=True)
+        found["baskets"] = visit_scores.left_out(vectors, (one for patient in sets for one in patient), options.top)
     return found
 
 

@@ -46,9 +46,9 @@ def read(
 
     In a JSONL file, a line is a patient: a list of visits, which are lists of codes, [["E11", "I10"], ["N18"]]. In a
     CSV, TSV or Parquet file with the columns `patient`, `visit` and `code`, a row is a code; the rows of a patient
-    follow each other, in order of time. With `alone`, a file may also hold single sets, such as baskets: a list of items
-    a line in a JSONL file, ["bread", "butter"], or items separated by white space in a text file. Raises UnmaskError without files, for a line or row of another form, and for
-    a patient whose rows are apart.
+    follow each other, in order of time. With `alone`, a file may also hold single sets, such as baskets: a list of
+    items a line in a JSONL file, ["bread", "butter"], or items separated by white space in a text file. Raises
+    UnmaskError without files, for a line or row of another form, and for a patient whose rows are apart.
     """
     if not paths:
         raise UnmaskError("Give the visits of patients with --data; `unmask words visits` writes made-up ones.")
@@ -63,7 +63,7 @@ def read(
 
 
 def _holds_sets(path: Path, encoding: str | None) -> bool:
-    """Whether the lines of a file are single sets, not patients: by the first line of a JSONL file, or any text file."""
+    """Whether the lines of a file are single sets, not patients: those of a text, and of JSONL by the first line."""
     if format_by_name(path) != "jsonl":
         return format_by_name(path) is None
     first = next((line for _, line in lines(path, encoding=encoding, newline="\n") if line.strip()), "")
