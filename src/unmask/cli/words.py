@@ -80,6 +80,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for train.jsonl, test.jsonl and groups.tsv")
     sub.add_argument("--patients", type=int, default=2_000, metavar="N", help="number of patients (2,000)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the visits")
+    sub = add_verb(group, "senses", _senses, "The senses of words in WordNet: synonyms, definitions, hypernyms.")
+    sub.add_argument("words", nargs="+", metavar="WORD", help="words in their base form")
+    sub.add_argument(
+        "--wordnet", required=True, metavar="FOLDER", help="data.noun, index.noun, ...; or synsets.jsonl, entries.jsonl"
+    )
+    sub.add_argument("--json", action="store_true", help="print JSON")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
     encoding_option(sub)
@@ -221,6 +227,30 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
     print(f"{plural(count, 'walk')} -> {options.out}")
     print(f"Next: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
+
+
+def _senses(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.runs.word_vectors import wordnet
+
+    lexicon = wordnet.read(options.wordnet)
+    found = {
+        word: [(sense, [one.words[0] for one in wordnet.above(lexicon, sense)]) for sense in senses]
+        for word in options.words
+        if (senses := wordnet.senses(lexicon, word))
+    }
+    if options.json:
+        rows = {
+            word: [{"part": s.part, "words": s.words, "definition": s.definition, "above": path} for s, path in of]
+            for word, of in found.items()
+        }
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    for word, of in found.items():
+        print(f"{word}: {plural(len(of), 'sense')}")
+        for sense, path in of:
+            print(f"  {sense.part}  {', '.join(sense.words)}: {sense.definition}")
+            if path:
+                print(f"     < {' < '.join(path)}")
 
 
 def vectors_of(place: Path | str) -> Any:
