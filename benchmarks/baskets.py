@@ -49,15 +49,17 @@ def of_gensim(baskets: Baskets, dim: int, epochs: int, seed: int) -> WordVectors
 
 
 def of_counts(baskets: Baskets, dim: int, epochs: int, seed: int) -> WordVectors:
-    """The columns of the matrix of items in common baskets, divided by the root of the items' frequencies: the cosine
-    of item-based filtering, which ranks by the plain counts alone."""
+    """Vectors whose cosines are those of two items' baskets, n_ij / sqrt(n_i n_j): item-based filtering by counts."""
     names, counts = np.unique([item for basket in baskets for item in basket], return_counts=True)
     order = np.argsort(-counts, kind="stable")
     index = {str(names[i]): n for n, i in enumerate(order)}
-    pairs_VB = np.zeros((len(names), len(baskets)), np.float32)
-    for column, basket in enumerate(baskets):
-        pairs_VB[[index[item] for item in basket], column] = 1
-    return WordVectors(list(index), pairs_VB)
+    common_VV = np.zeros((len(index), len(index)))
+    for basket in baskets:
+        places = [index[item] for item in basket]
+        common_VV[np.ix_(places, places)] += 1
+    root_V = np.sqrt(np.diag(common_VV))
+    values_V, vectors_VV = np.linalg.eigh(common_VV / np.outer(root_V, root_V))
+    return WordVectors(list(index), vectors_VV * np.sqrt(np.maximum(values_V, 0)))
 
 
 SIDES = {"unmask": of_unmask, "gensim": of_gensim, "cosines of counts": of_counts}

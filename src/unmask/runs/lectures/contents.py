@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, recurrence, words
+from unmask.runs.lectures import attention, masking, recurrence, word_models, words, writing
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
-    "Words": words.ENTRIES,
+    "Words": (*words.ENTRIES, *word_models.ENTRIES),
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
+    "Writing": writing.ENTRIES,
+    "Pre-training": (*masking.ENTRIES, *word_models.CONTEXTUAL),
 }
 
 
