@@ -88,27 +88,16 @@ def sonnet(quick: bool) -> Shown:
 
 SENSES: dict[str, dict[str, list[str]]] = {
     "bat": {
-        "animal": [
-            *(f"the bat {did} in the dark {place}" for did in ("flew", "slept") for place in ("cave", "attic")),
-            *(f"a bat eats {food} in the night" for food in ("moths", "fruit")),
-        ],
-        "club": [
-            *(f"the {who} swung the bat at the ball" for who in ("girl", "boy", "player")),
-            *(f"he hit the ball with a {new} bat" for new in ("new", "heavy", "wooden")),
-        ],
+        "animal": [f"the bat {did} in the dark {place}" for did in ("flew", "slept") for place in ("cave", "barn")],
+        "club": [f"the bat {did} the {new} ball" for did in ("hit", "missed") for new in ("first", "last")],
     },
     "배": {
-        "ship": ["배 를 타고 섬 에 갔다", "배 를 타고 바다 를 건넜다", "배 가 항구 를 떠났다", "배 가 섬 을 떠났다"],
-        "pear": ["단 배 를 깎아 먹었다", "큰 배 를 깎아 먹었다", "시장 에서 배 를 샀다", "가게 에서 배 를 샀다"],
-        "belly": [
-            "어제 부터 배 가 아프다",
-            "오늘 부터 배 가 아프다",
-            "배 가 고파서 밥 을 찾았다",
-            "배 가 고파서 빵 을 찾았다",
-        ],
+        "ship": [f"배 를 타고 {place} 갔다" for place in ("섬에", "강으로", "멀리")],
+        "pear": [f"배 를 {cut} 먹었다" for cut in ("깎아", "많이", "조금")],
+        "belly": [f"배 가 {much} 아프다" for much in ("많이", "조금", "자주")],
     },
 }
-"""Word -> sense -> sentences, whose words are separated by spaces."""
+"""Word -> sense -> sentences, whose words are separated by spaces; each homonym is always at one position."""
 
 
 class Sentences:
@@ -135,61 +124,52 @@ class Sentences:
             adam.step()
         return model.eval()
 
-    def vectors(self, model: Model, word: str) -> Tensor:
-        """[N, D] of length 1: the output of the last layer at a word, in each sentence that has it."""
+    def vectors(self, model: Model, word: str) -> list[Tensor]:
+        """[N, D] for the embedding and each layer: its output at a word in each sentence that has it, less their mean,
+        of length 1; zero if all are the same."""
         rows, places = (self.batch.tokens == self.index[word]).nonzero(as_tuple=True)
         with torch.no_grad():
-            return F.normalize(model(self.batch)[rows, places], dim=-1)
+            found = [states_BTD[rows, places] for states_BTD in model.hidden_states(self.batch)]
+        return [F.normalize(of_ND - of_ND.mean(0), dim=-1, eps=1e-3) for of_ND in found]
 
 
-def agreement(vectors_ND: Tensor, senses: Sequence[str]) -> tuple[float, float, float]:
-    """Mean cosine of two sentences with the same sense, and with different ones; share of the sentences whose nearest
-    one has the same sense."""
+def agreement(vectors_ND: Tensor, senses: Sequence[str]) -> tuple[float, float]:
+    """Mean cosine of two sentences with the same sense, and with different ones."""
     cosines_NN = vectors_ND @ vectors_ND.T
     same_NN = torch.tensor([[a == b for b in senses] for a in senses])
     others_NN = ~torch.eye(len(senses), dtype=torch.bool)
-    nearest_N = cosines_NN.masked_fill(~others_NN, -2).argmax(-1)
-    right_N = same_NN[torch.arange(len(senses)), nearest_N]
-    return (
-        cosines_NN[same_NN & others_NN].mean().item(),
-        cosines_NN[~same_NN].mean().item(),
-        right_N.float().mean().item(),
-    )
+    return cosines_NN[same_NN & others_NN].mean().item(), cosines_NN[~same_NN].mean().item()
 
 
 @entry("Homonyms: bat and 배 in their sentences", code="models/bert.py", test="lectures/test_word_model_entries.py")
 def homonyms(quick: bool) -> Shown:
     """A table of word vectors has one row for bat, the animal and the club, and for 배, ship, pear and belly. A
     contextual model (Peters et al. 2018; Devlin et al. 2019) computes a vector from the sentence. A BERT of two layers
-    learns masked tokens of 24 sentences, without a word on senses; compared are its outputs at the homonym.
+    learns masked tokens of 17 sentences, without a word on senses; compared are the cosines of its states at the
+    homonym, less their mean. At the embedding, a homonym is the same in all sentences; after a layer, its vectors fall
+    into groups by sense. An untrained network parts them too: sentences with one sense share words.
 
-    `unmask embed` writes such vectors of sentences for a model of your own.
+    `unmask embed` writes vectors of sentences for a model of your own.
     """
-    steps, rows, figures = (20 if quick else 200), [], []
+    steps, rows, figures, last = (20 if quick else 100), [], [], {}
     sentences = Sentences([text for of in SENSES.values() for texts in of.values() for text in texts])
-    models = {"before training": sentences.learned(0), f"after {steps} steps": sentences.learned(steps)}
+    models = {"untrained": sentences.learned(0), f"{steps} steps": sentences.learned(steps)}
     for word, of in SENSES.items():
         senses = [sense for sense, texts in of.items() for _ in texts]
-        rows.append((word, "row of the table", 1.0, 1.0, "–"))
         for name, model in models.items():
-            vectors_ND = sentences.vectors(model, word)
-            same, different, right = agreement(vectors_ND, senses)
-            rows.append((word, name, round(same, 3), round(different, 3), f"{right:.0%}"))
+            for layer, vectors_ND in enumerate(sentences.vectors(model, word)):
+                same, different = (round(value, 3) for value in agreement(vectors_ND, senses))
+                rows.append((word, name, "embedding" if not layer else f"layer {layer}", same, different))
+                last[word] = vectors_ND, same, different
+        cosines = (last[word][0] @ last[word][0].T).clamp(0, 1).tolist()
+        title = f"Cosines of {word} in its sentences after {steps} steps: white is 0 or less, full colour is 1"
         texts = [text for one in of.values() for text in one]
-        cosines = (vectors_ND @ vectors_ND.T).clamp(0, 1).tolist()
-        title = f"Cosines of the vectors of {word} after {steps} steps: full colour is 1"
         figures.append(Heatmap(title, texts, [f"{sense} {i}" for i, sense in enumerate(senses, 1)], cosines))
-    (_, _, same, different, _), korean = rows[2], rows[5]
+    (_, same, different), (_, same_korean, different_korean) = last.values()
     return Shown(
         f"After {steps} steps, the mean cosine of bat in two sentences is {same:.2f} with the same sense and "
-        f"{different:.2f} with different ones; of 배, {korean[2]:.2f} and {korean[3]:.2f}.",
-        [
-            Table(
-                "Mean cosines of a homonym in two sentences",
-                ["word", "vectors", "same sense", "other sense", "nearest has the same sense"],
-                rows,
-            )
-        ],
+        f"{different:.2f} with different ones; of 배, {same_korean:.2f} and {different_korean:.2f}.",
+        [Table("Mean cosines of two sentences", ["word", "model", "states", "same sense", "other sense"], rows)],
         figures,
     )
 

@@ -130,7 +130,7 @@ def copying(quick: bool) -> Shown:
     (Sutskever et al. 2014). With attention, the decoder looks at the states of all source tokens (Bahdanau et al. 2014;
     here the form of Luong et al. 2015). Both have the same 64 recurrent units and copy random strings of 8 letters.
     """
-    steps, longest, rows = (40, 4, 20) if quick else (1_500, 16, 200)
+    steps, longest, rows = (40, 4, 20) if quick else (800, 12, 200)
     lengths = range(1, longest + 1)
     shares = {}
     for name, attention in (("fixed vector", "none"), ("attention", "general")):
