@@ -25,6 +25,12 @@ OPTIONS = {
     "pairs",
     "groups",
     "top",
+    "p",
+    "q",
+    "baskets",
+    "seeds",
+    "test",
+    "wordnet",
 }
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, masking, recurrence, word_models, words, writing
+from unmask.runs.lectures import (
+    attention,
+    coreference,
+    masking,
+    recurrence,
+    texts,
+    word_models,
+    words,
+    writing,
+)
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -13,7 +22,9 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
     "Writing": writing.ENTRIES,
+    "Text to text": texts.ENTRIES,
     "Pre-training": (*masking.ENTRIES, *word_models.CONTEXTUAL),
+    "Mentions": coreference.ENTRIES,
 }
 
 
