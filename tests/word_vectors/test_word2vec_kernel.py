@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.runs.word_vectors import Word2Vec, kernel, sampling
+from unmask.runs.word_vectors import Word2Vec, kernel, sampling, softmax
 from unmask.runs.word_vectors.compiled import compiled
 from unmask.runs.word_vectors.kernel import Job
 
@@ -50,7 +50,7 @@ def test_a_choice_among_all_words_is_a_step_down_its_cross_entropy(scale):
     h_t, u_t = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (h, outputs))
     F.cross_entropy(u_t @ h_t, torch.tensor(4)).backward()
     updated, error = outputs.copy(), np.empty(6, np.float32)
-    kernel.choose(h, updated, 4, ALPHA, np.empty(9, np.float32), error)
+    softmax.choose(h, updated, 4, ALPHA, np.empty(9, np.float32), error)
     np.testing.assert_allclose(error, -ALPHA * h_t.grad.numpy(), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(updated - outputs, -ALPHA * u_t.grad.numpy(), rtol=1e-4, atol=1e-5)
 

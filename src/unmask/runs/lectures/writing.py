@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from unmask.generate import Limits, Search, Trace, generate
-from unmask.models.encoder_decoder import TextToText
+from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.seq2seq import Seq2Seq
 from unmask.models.writer import State, Writer
 from unmask.objectives.next_token import NextToken
@@ -98,7 +98,7 @@ def copies(rows: int, length: int, generator: torch.Generator) -> Batch:
     return Batch(torch.cat([start_B1, text_BT], 1), source=Batch(answer_BT), targets={"next": target})
 
 
-def copier(attention: str, steps: int, longest: int) -> TextToText:
+def copier(attention: str, steps: int, longest: int) -> EncoderDecoder:
     """A recurrent encoder–decoder that has learned to copy strings of 1 to `longest` letters."""
     config = Seq2Seq.from_dict({"attention": attention, "cell": "gru"})
     model = config.replace(vocabulary=3 + LETTERS, dim=32, hidden=64, dropout=0.0).build(seed=0)
@@ -115,7 +115,7 @@ def copier(attention: str, steps: int, longest: int) -> TextToText:
     return model.eval()
 
 
-def copied(model: TextToText, length: int, rows: int) -> float:
+def copied(model: EncoderDecoder, length: int, rows: int) -> float:
     """Share of unseen strings that greedy search copies without a fault."""
     batch = copies(rows, length, torch.Generator().manual_seed(length))
     assert batch.source is not None

@@ -1,4 +1,4 @@
-"""The two networks of word2vec, skip-gram and CBOW, and their two updates, as loops for numba.
+"""The two networks of word2vec, skip-gram and CBOW, and their common update, as loops for numba.
 
 Shapes: V words, D numbers of a vector, R rows of the output layer (V with negative sampling, V - 1 with a Huffman
 tree), N words of a job. The functions are plain Python, and run as such; `compiled.py` compiles them.
@@ -13,6 +13,7 @@ import numpy as np
 
 from unmask.runs.word_vectors.jobs import Job, contexts, random, subsample, unions
 from unmask.runs.word_vectors.sampling import Output
+from unmask.runs.word_vectors.softmax import choose
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
@@ -35,31 +36,6 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
         for d in range(h_D.shape[0]):
             dot += u_D[d] * h_D[d]
         g = np.float32(alpha * (labels[k] - sigmoid(dot)))
-        for d in range(h_D.shape[0]):
-            error_D[d] += g * u_D[d]
-            u_D[d] += g * h_D[d]
-
-
-def choose(h_D: Any, outputs_VD: Any, word: int, alpha: float, chances_V: Any, error_D: Any) -> None:
-    """One step of a choice among all words given the vector h: the full softmax.
-
-    The loss is -log p(w | h), p(k | h) = exp(u_k . h) / sum_j exp(u_j . h) (Mikolov et al. 2013b, equation 2). With
-    g_k = alpha ([k = w] - p(k | h)), error and all u_k are changed as in `update`. `chances_V` is room for p.
-    """
-    greatest, total = np.float32(-np.inf), np.float32(0.0)
-    for k in range(outputs_VD.shape[0]):
-        dot = np.float32(0.0)
-        for d in range(h_D.shape[0]):
-            dot += outputs_VD[k, d] * h_D[d]
-        chances_V[k] = dot
-        greatest = max(greatest, dot)
-    for k in range(outputs_VD.shape[0]):
-        chances_V[k] = np.exp(chances_V[k] - greatest)
-        total += chances_V[k]
-    error_D[:] = 0.0
-    for k in range(outputs_VD.shape[0]):
-        u_D = outputs_VD[k]
-        g = np.float32(alpha * ((1.0 if k == word else 0.0) - chances_V[k] / total))
         for d in range(h_D.shape[0]):
             error_D[d] += g * u_D[d]
             u_D[d] += g * h_D[d]
