@@ -128,7 +128,7 @@ def copied(model: EncoderDecoder, length: int, rows: int) -> float:
 def copying(quick: bool) -> Shown:
     """An encoder–decoder without attention has only its last state, a vector of fixed size, for a source of any length
     (Sutskever et al. 2014). With attention, the decoder looks at the states of all source tokens (Bahdanau et al. 2014;
-    here the form of Luong et al. 2015). Both have the same 64 recurrent units and copy random strings of 8 letters.
+    here the form of Luong et al. 2015). Both have the same 64 recurrent units and copy random strings over 8 letters.
     """
     steps, longest, rows = (40, 4, 20) if quick else (800, 12, 200)
     lengths = range(1, longest + 1)
