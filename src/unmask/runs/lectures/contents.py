@@ -10,6 +10,7 @@ from unmask.runs.lectures import (
     coreference,
     masking,
     recurrence,
+    sound,
     texts,
     word_models,
     words,
@@ -25,6 +26,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Text to text": texts.ENTRIES,
     "Pre-training": (*masking.ENTRIES, *word_models.CONTEXTUAL),
     "Mentions": coreference.ENTRIES,
+    "Sound": sound.ENTRIES,
 }
 
 
