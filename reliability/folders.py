@@ -121,14 +121,14 @@ def _write_vectors(folder: Path) -> None:
 
 
 def _scored(folder: Path) -> None:
-    from unmask.runs.word_vectors import evaluation, reading
+    from unmask.runs.word_vectors import evaluation, reading, walks
     from unmask.runs.word_vectors.vectors import WordVectors
 
     vectors = WordVectors.load(folder / "vectors")
     every(
         lambda: evaluation.analogies(vectors, folder / "questions.txt"),
         lambda: evaluation.agreement(vectors, folder / "pairs.csv"),
-        lambda: reading.edges(folder / "graph.txt"),
+        lambda: walks.edges(folder / "graph.txt"),
         lambda: list(reading.read([folder / "lists.jsonl"])),
         lambda: list(reading.read([folder / "words.txt"], reading.Reading(tokens="spaces"))),
     )

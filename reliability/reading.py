@@ -126,9 +126,9 @@ def _lists(path: Path) -> Any:
 
 
 def _edges(path: Path) -> Any:
-    from unmask.runs.word_vectors import reading
+    from unmask.runs.word_vectors import walks
 
-    return reading.edges(path)
+    return walks.edges(path)
 
 
 def _metrics(path: Path) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score
 
 from unmask.cli import main
 from unmask.errors import UnmaskError
@@ -98,6 +99,48 @@ def test_files_of_another_form_are_refused(name, text, message, tmp_path):
         list(visits.read([tmp_path / name]))
     with pytest.raises(UnmaskError, match="There is no file"):
         list(visits.read([tmp_path / "missing.jsonl"]))
+
+
+@given(st.lists(st.lists(st.sampled_from("abcdefx"), max_size=5), min_size=1, max_size=5), st.integers(1, 7))
+def test_an_item_left_out_is_ranked_as_scikit_learn_ranks_it(baskets, top):
+    matrix = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    vectors = WordVectors(list("abcdef"), matrix)
+    unit = matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+    gains = []
+    for basket in baskets:
+        places = sorted({"abcdef".index(item) for item in basket if item != "x"})
+        for wanted in places if len(places) > 1 else []:
+            rest = [i for i in places if i != wanted]
+            ranked = [i for i in range(6) if i not in rest]
+            scores = unit[ranked] @ unit[rest].mean(0)
+            gains.append(ndcg_score([[i == wanted for i in ranked]], [scores], k=top))
+    if not gains:
+        with pytest.raises(UnmaskError, match="No basket has two items"):
+            visit_scores.left_out(vectors, baskets, top)
+        return
+    found = visit_scores.left_out(vectors, baskets, top)[visit_scores.VECTORS]
+    assert found["ndcg"] == pytest.approx(np.mean(gains), abs=1e-6)
+    assert found["hit"] == pytest.approx(np.mean(np.array(gains) > 0))
+
+
+def test_baskets_are_sets_of_items_in_any_file(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("numba", reason="training needs numba")
+    monkeypatch.chdir(tmp_path)
+    baskets = [[f"{'ab'[i % 2]}{n}" for n in np.random.default_rng(i).permutation(6)[:4]] for i in range(200)]
+    (tmp_path / "lists.jsonl").write_text("".join(json.dumps(basket) + "\n" for basket in baskets))
+    (tmp_path / "lines.txt").write_text("".join(" ".join(basket) + "\n" for basket in baskets))
+    (tmp_path / "nested.jsonl").write_text("".join(json.dumps([basket]) + "\n" for basket in baskets))
+    found = [list(visits.read([name], alone=True)) for name in ("lists.jsonl", "lines.txt", "nested.jsonl")]
+    assert found[0] == found[1] == found[2] == [[basket] for basket in baskets]
+    settings = ["--visits", "0", "--subsample", "0", "--dim", "8", "--epochs", "20", "--threads", "1"]
+    main(["pretrain", "word2vec", "--data", "lines.txt", *settings])
+    capsys.readouterr()
+    main(["words", "evaluate", "--model", "runs/word2vec", "--baskets", "lists.jsonl", "--top", "3", "--json"])
+    scores = json.loads(capsys.readouterr().out)["baskets"]
+    assert scores[visit_scores.VECTORS]["hit"] == 1.0  # 3 of a group of 6 are given: only 3 are left
+    assert scores[visit_scores.FREQUENT]["hit"] < 0.9
+    main(["words", "evaluate", "--model", "runs/word2vec", "--baskets", "lines.txt"])
+    assert "left out of a basket" in capsys.readouterr().out
 
 
 def test_from_made_up_visits_to_scores(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.runs.word_vectors import kernel, sampling
+from unmask.runs.word_vectors import Word2Vec, kernel, sampling, softmax
 from unmask.runs.word_vectors.compiled import compiled
 from unmask.runs.word_vectors.kernel import Job
 
@@ -42,6 +42,47 @@ def test_one_update_is_a_step_down_the_gradient_of_the_loss():
     kernel.update(h, updated, rows, labels, 4, ALPHA, error)
     np.testing.assert_allclose(error, -ALPHA * h_t.grad.numpy(), atol=1e-6)
     np.testing.assert_allclose(updated - outputs, -ALPHA * u_t.grad.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_a_choice_among_all_words_is_a_step_down_its_cross_entropy(scale):
+    h, outputs = vectors(1, 0)[0] * np.float32(scale), vectors(9, 1)
+    h_t, u_t = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (h, outputs))
+    F.cross_entropy(u_t @ h_t, torch.tensor(4)).backward()
+    updated, error = outputs.copy(), np.empty(6, np.float32)
+    softmax.choose(h, updated, 4, ALPHA, np.empty(9, np.float32), error)
+    np.testing.assert_allclose(error, -ALPHA * h_t.grad.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(updated - outputs, -ALPHA * u_t.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["skip-gram", "cbow"])
+def test_a_job_with_a_softmax_is_a_run_of_sgd(network):
+    """Window 1 leaves nothing to chance: torch's SGD takes the same steps, one after the other."""
+    words, ends = sentences(40)
+    inputs, outputs = vectors(8, 2), vectors(8, 3)
+    v, u = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (inputs, outputs))
+    begin = 0
+    for end in ends:
+        for i in range(begin, end):
+            context = [int(words[j]) for j in (i - 1, i + 1) if begin <= j < end]
+            for group in [[c] for c in context] if network == "skip-gram" else [context] if context else []:
+                h = v[group].mean(0)
+                (of_h,) = torch.autograd.grad(F.cross_entropy(u @ h, torch.tensor(int(words[i]))), h)
+                (of_u,) = torch.autograd.grad(F.cross_entropy(u @ h, torch.tensor(int(words[i]))), u)
+                with torch.no_grad():
+                    for word in group:
+                        v[word] -= ALPHA * of_h
+                    u -= ALPHA * of_u
+        begin = end
+    kernel.NETWORKS[network](Job(words, ends, ALL, 1, ALPHA, 5), inputs, outputs, sampling.full_softmax(8))
+    np.testing.assert_allclose(inputs, v.detach().numpy(), atol=1e-4)
+    np.testing.assert_allclose(outputs, u.detach().numpy(), atol=1e-4)
+
+
+def test_a_softmax_over_many_words_is_refused_with_its_cost():
+    assert len(sampling.full_softmax(sampling.SOFTMAX).rows) == sampling.SOFTMAX
+    with pytest.raises(UnmaskError, match="computes 10,001 products for each pair of words: keep at most 10,000"):
+        Word2Vec(output="softmax").questions(np.ones(sampling.SOFTMAX + 1))
 
 
 def stated(h, outputs, rows, labels):
@@ -96,7 +137,12 @@ def test_a_job_visits_the_pairs_that_the_paper_names(network):
 
 @pytest.mark.parametrize("network", ["skip-gram", "cbow"])
 @pytest.mark.parametrize(
-    "make", [lambda: sampling.negative_sampling(COUNTS, 3), lambda: sampling.hierarchical_softmax(COUNTS)]
+    "make",
+    [
+        lambda: sampling.negative_sampling(COUNTS, 3),
+        lambda: sampling.hierarchical_softmax(COUNTS),
+        lambda: sampling.full_softmax(len(COUNTS)),
+    ],
 )
 def test_machine_code_does_what_the_python_does(network, make):
     pytest.importorskip("numba")

@@ -25,6 +25,12 @@ OPTIONS = {
     "pairs",
     "groups",
     "top",
+    "p",
+    "q",
+    "baskets",
+    "seeds",
+    "test",
+    "wordnet",
 }
 
 
@@ -43,7 +49,7 @@ def test_the_settings_that_the_page_names_exist():
     named = set(re.findall(r"--([a-z][a-z-]+)", TEXT)) - OPTIONS
     assert {"subsample", "limit", "phrases", "tokens"} <= named
     Word2Vec().override({name: value for name, value in ((n, "1") for n in named) if name not in ("output", "tokens")})
-    assert set(re.findall(r"--output (\w+)", TEXT)) == {"negative", "hierarchical"}
+    assert set(re.findall(r"--output (\w+)", TEXT)) == {"negative", "hierarchical", "softmax"}
 
 
 @pytest.mark.parametrize("verb", sorted(set(re.findall(r"unmask words (\w+)", TEXT))))

@@ -47,7 +47,7 @@ class Display:
 
 
 @pytest.mark.parametrize("network", ["skip-gram", "cbow"])
-@pytest.mark.parametrize("output", ["negative", "hierarchical"])
+@pytest.mark.parametrize("output", ["negative", "hierarchical", "softmax"])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_words_of_a_topic_come_together(network, output, threads, monkeypatch):
     monkeypatch.setattr(training, "JOB", 200)

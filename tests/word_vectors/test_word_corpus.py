@@ -1,9 +1,8 @@
-"""Words counted, numbered and joined, against plain Python; sequences of files; walks on graphs."""
+"""Words counted, numbered and joined, against plain Python; sequences of files."""
 
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
 from itertools import pairwise
 
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.runs.word_vectors import Reading, corpus, random_walks, reading
+from unmask.runs.word_vectors import Reading, corpus, reading
 
 WORDS = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=12), min_size=1, max_size=30)
 
@@ -191,35 +190,3 @@ def test_the_documentation_is_the_default(monkeypatch):
 
     monkeypatch.setattr(reading.embedded, "documents", lambda: iter([TextDocument("A list. It grows.", "x")]))
     assert list(reading.documentation()) == [["a", "list"], ["it", "grows"]]
-
-
-# ------------------------------------------------------------------------------------------------ graphs
-
-
-def test_walks_follow_edges_and_end_where_none_leads_on(tmp_path):
-    (tmp_path / "edges").write_text("# a graph\na b\nb\tc\nb d\n\nc a\n")
-    edges = reading.edges(tmp_path / "edges")
-    assert edges == [("a", "b"), ("b", "c"), ("b", "d"), ("c", "a")]
-    walks = list(random_walks(edges, np.random.default_rng(0), walks=200, length=5, directed=True))
-    assert len(walks) == 800
-    assert Counter(walk[0] for walk in walks) == dict.fromkeys("abcd", 200)
-    assert all(step in edges for walk in walks for step in pairwise(walk))
-    assert all(len(walk) == 5 or walk[-1] == "d" for walk in walks)
-    after_b = Counter(b for walk in walks for a, b in pairwise(walk) if a == "b")
-    assert after_b["c"] / after_b.total() == pytest.approx(0.5, abs=0.06)
-    both = {*edges, *((b, a) for a, b in edges)}
-    walks = list(random_walks(edges, np.random.default_rng(0), walks=3, length=7))
-    assert all(len(walk) == 7 for walk in walks)
-    assert all(step in both for walk in walks for step in pairwise(walk))
-    assert walks == list(random_walks(edges, np.random.default_rng(0), walks=3, length=7))
-
-
-def test_a_graph_that_is_none_is_named(tmp_path):
-    (tmp_path / "edges").write_text("a b\na b 0.5\n")
-    with pytest.raises(UnmaskError, match=r"edges:2 has 3 fields"):
-        reading.edges(tmp_path / "edges")
-    (tmp_path / "edges").write_text(json.dumps("")[:0] + "# nothing\n")
-    with pytest.raises(UnmaskError, match="no edges"):
-        reading.edges(tmp_path / "edges")
-    with pytest.raises(UnmaskError, match="at least one"):
-        list(random_walks([("a", "b")], np.random.default_rng(0), walks=0))

@@ -63,7 +63,7 @@ def add_verbs(verbs: Any) -> None:
         group,
         "evaluate",
         _evaluate,
-        "Score vectors by analogies, pairs with human scores, groups, or visits of patients.",
+        "Score vectors by analogies, pairs with human scores, groups, visits of patients, or baskets.",
     )
     sub.add_argument(
         "--analogies", nargs="+", default=[], metavar="FILE", help="questions in the format of questions-words.txt"
@@ -71,7 +71,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--pairs", nargs="+", default=[], metavar="FILE", help="two words and a score a line")
     sub.add_argument("--groups", metavar="FILE", help="a code and its group a line: do the nearest codes share it?")
     sub.add_argument("--visits", metavar="FILE", help="visits of patients: which codes does the next visit have?")
-    sub.add_argument("--top", type=int, default=10, metavar="K", help="with --groups and --visits: how many codes")
+    sub.add_argument("--baskets", metavar="FILE", help="sets of items: which item was left out of a set?")
+    sub.add_argument("--top", type=int, default=10, metavar="K", help="with these three: how many codes or items")
     encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
     sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")
@@ -79,6 +80,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for train.jsonl, test.jsonl and groups.tsv")
     sub.add_argument("--patients", type=int, default=2_000, metavar="N", help="number of patients (2,000)")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the visits")
+    sub = add_verb(group, "senses", _senses, "The senses of words in WordNet: synonyms, definitions, hypernyms.")
+    sub.add_argument("words", nargs="+", metavar="WORD", help="words in their base form")
+    sub.add_argument(
+        "--wordnet", required=True, metavar="FOLDER", help="data.noun, index.noun, ...; or synsets.jsonl, entries.jsonl"
+    )
+    sub.add_argument("--json", action="store_true", help="print JSON")
     sub = add_verb(group, "walk", _walk, "Write random walks on a graph, one a line, for `pretrain word2vec`.")
     sub.add_argument("--edges", required=True, metavar="FILE", help="two names a line")
     encoding_option(sub)
@@ -86,6 +93,8 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--walks", type=int, default=10, help="walks from every node")
     sub.add_argument("--length", type=int, default=40, help="most nodes of a walk")
     sub.add_argument("--directed", action="store_true", help="follow edges from the first name to the second only")
+    sub.add_argument("--p", type=float, default=1.0, help="node2vec: above 1, a step seldom goes back")
+    sub.add_argument("--q", type=float, default=1.0, help="node2vec: above 1, a walk stays near; below 1, it goes far")
     sub.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the walks")
 
 
@@ -122,8 +131,8 @@ def _odd(options: argparse.Namespace, _: dict[str, str]) -> None:
 def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.runs.word_vectors import evaluation
 
-    if not (options.analogies or options.pairs or options.groups or options.visits):
-        raise UnmaskError("Give --analogies FILE, --pairs FILE, --groups FILE or --visits FILE.")
+    if not (options.analogies or options.pairs or options.groups or options.visits or options.baskets):
+        raise UnmaskError("Give --analogies FILE, --pairs FILE, --groups FILE, --visits FILE or --baskets FILE.")
     vectors = vectors_of(options.model)
     codes = _codes(options, vectors)
     analogies = {file: evaluation.analogies(vectors, file, encoding=options.encoding) for file in options.analogies}
@@ -153,10 +162,15 @@ def _evaluate(options: argparse.Namespace, _: dict[str, str]) -> None:
         print(f"  {'':36}{'all codes':>10}{'new codes':>11}")
         for name, of in recalls.items():
             print(f"  {name:36}{of['all']:>10.1%}" + (f"{of['new']:>11.1%}" if "new" in of else ""))
+    if ranks := codes.get("baskets"):
+        print(f"{Path(options.baskets).name}: the item left out of a basket, among the first {options.top}")
+        print(f"  {'':36}{'hits':>10}{'NDCG':>11}")
+        for name, of in ranks.items():
+            print(f"  {name:36}{of['hit']:>10.1%}{of['ndcg']:>11.3f}")
 
 
 def _codes(options: argparse.Namespace, vectors: Any) -> dict[str, Any]:
-    """The scores of vectors of codes: `groups` and `visits`, if they are asked for."""
+    """The scores of vectors of codes: `groups`, `visits` and `baskets`, if they are asked for."""
     from unmask.runs.word_vectors import visit_scores, visits
 
     found: dict[str, Any] = {}
@@ -166,6 +180,9 @@ def _codes(options: argparse.Namespace, vectors: Any) -> dict[str, Any]:
     if options.visits:
         patients = visits.read([options.visits], options.encoding)
         found["visits"] = visit_scores.next_visits(vectors, patients, options.top)
+    if options.baskets:
+        sets = visits.read([options.baskets], options.encoding, alone=True)
+        found["baskets"] = visit_scores.left_out(vectors, (one for patient in sets for one in patient), options.top)
     return found
 
 
@@ -199,16 +216,41 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     from unmask.files import atomic
     from unmask.runs.word_vectors import random_walks
-    from unmask.runs.word_vectors.reading import edges
+    from unmask.runs.word_vectors.walks import edges
 
     if options.seed < 0:
         raise UnmaskError("--seed must not be negative.")
     graph, rng = edges(options.edges, options.encoding), np.random.default_rng(options.seed)
-    walks = random_walks(graph, rng, walks=options.walks, length=options.length, directed=options.directed)
+    numbers = {name: getattr(options, name) for name in ("walks", "length", "directed", "p", "q")}
+    walks = random_walks(graph, rng, **numbers)
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
     print(f"{plural(count, 'walk')} -> {options.out}")
     print(f"Next: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
+
+
+def _senses(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.runs.word_vectors import wordnet
+
+    lexicon = wordnet.read(options.wordnet)
+    found = {
+        word: [(sense, [one.words[0] for one in wordnet.above(lexicon, sense)]) for sense in senses]
+        for word in options.words
+        if (senses := wordnet.senses(lexicon, word))
+    }
+    if options.json:
+        rows = {
+            word: [{"part": s.part, "words": s.words, "definition": s.definition, "above": path} for s, path in of]
+            for word, of in found.items()
+        }
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    for word, of in found.items():
+        print(f"{word}: {plural(len(of), 'sense')}")
+        for sense, path in of:
+            print(f"  {sense.part}  {', '.join(sense.words)}: {sense.definition}")
+            if path:
+                print(f"     < {' < '.join(path)}")
 
 
 def vectors_of(place: Path | str) -> Any:

@@ -29,6 +29,23 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Systems": systems.ENTRIES,
     "Text to text": texts.ENTRIES,
     "Pre-training": pretraining.ENTRIES,
+    masking,
+    recurrence,
+    sound,
+    texts,
+    word_models,
+    words,
+    writing,
+)
+from unmask.runs.lectures.entry import Entry
+
+CHAPTERS: Mapping[str, Sequence[Entry]] = {
+    "Words": (*words.ENTRIES, *word_models.ENTRIES),
+    "Recurrence": recurrence.ENTRIES,
+    "Attention": attention.ENTRIES,
+    "Writing": writing.ENTRIES,
+    "Text to text": texts.ENTRIES,
+    "Pre-training": (*masking.ENTRIES, *word_models.CONTEXTUAL),
     "Mentions": coreference.ENTRIES,
     "Pictures": pictures.ENTRIES,
     "Sound and records": (*signals.ENTRIES, *sound.ENTRIES),

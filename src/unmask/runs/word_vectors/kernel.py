@@ -13,6 +13,7 @@ import numpy as np
 
 from unmask.runs.word_vectors.jobs import Job, contexts, random, subsample, unions
 from unmask.runs.word_vectors.sampling import Output
+from unmask.runs.word_vectors.softmax import choose
 
 REACH, STEPS = 16.0, 4_096
 LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))).astype(np.float32)
@@ -20,7 +21,7 @@ LOGISTIC = (1 / (1 + np.exp(REACH - np.arange(STEPS + 2) * (2 * REACH / STEPS)))
 
 
 def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha: float, error_D: Any) -> None:
-    """One step of `count` logistic regressions on the vector h: the gradient of all of word2vec.
+    """One step of `count` logistic regressions on the vector h.
 
     The loss is -sum_k [y_k log s(u_k . h) + (1 - y_k) log s(-u_k . h)], s the logistic function (Mikolov et al. 2013b,
     equation 4 for negative sampling, equation 3 for the hierarchical softmax). With g_k = alpha (y_k - s(u_k . h)):
@@ -38,6 +39,18 @@ def update(h_D: Any, outputs_RD: Any, rows: Any, labels: Any, count: int, alpha:
         for d in range(h_D.shape[0]):
             error_D[d] += g * u_D[d]
             u_D[d] += g * h_D[d]
+
+
+def predict(
+    h_D: Any, outputs_RD: Any, word: int, alpha: float, output: Output, state: int, rows: Any, labels: Any, error_D: Any
+) -> int:
+    """One step of a prediction of `word` from h, by the output layer; returns the state of the generator."""
+    if output.softmax:
+        choose(h_D, outputs_RD, word, alpha, labels, error_D)
+        return state
+    count, state = questions(word, output, state, rows, labels)
+    update(h_D, outputs_RD, rows, labels, count, alpha, error_D)
+    return state
 
 
 def sigmoid(x: Any) -> Any:
@@ -96,7 +109,7 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     error_D = np.empty_like(inputs_VD[0])
     tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
-    used, among_RD = (np.arange(output.longest, dtype=np.int32), copies_2KD[0]) if tree else (rows, outputs_RD)
+    used = np.arange(output.longest, dtype=np.int32)
     state, kept_N, kept_ends, left = contexts(job)
     begin = 0
     for end in kept_ends:
@@ -114,9 +127,10 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
             for j in range(first, last):
                 if j != i:
                     h_D = inputs_VD[kept_N[j]]
-                    if not tree:
-                        count, state = questions(kept_N[i], output, state, rows, labels)
-                    update(h_D, among_RD, used, labels, count, job.alpha, error_D)
+                    if tree:
+                        update(h_D, copies_2KD[0], used, labels, count, job.alpha, error_D)
+                    else:
+                        state = predict(h_D, outputs_RD, kept_N[i], job.alpha, output, state, rows, labels, error_D)
                     for d in range(h_D.shape[0]):
                         h_D[d] += error_D[d]
             if tree:
@@ -150,8 +164,7 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
                     neighbour_D = inputs_VD[kept_N[j]]
                     for d in range(h_D.shape[0]):
                         h_D[d] += share * neighbour_D[d]
-            count, state = questions(kept_N[i], output, state, rows, labels)
-            update(h_D, outputs_RD, rows, labels, count, job.alpha, error_D)
+            state = predict(h_D, outputs_RD, kept_N[i], job.alpha, output, state, rows, labels, error_D)
             for j in range(first, last):
                 if j != i:
                     neighbour_D = inputs_VD[kept_N[j]]
@@ -164,9 +177,11 @@ def cbow(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
 NETWORKS: dict[str, Callable[..., int]] = {"skip-gram": skip_gram, "cbow": cbow}
 PARTS = (
     update,
+    choose,
     sigmoid,
     random,
     questions,
+    predict,
     take,
     put_back,
     subsample,

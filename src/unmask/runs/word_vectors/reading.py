@@ -1,4 +1,4 @@
-"""Sequences for word2vec: prose split into words, lines of tokens, JSON lists of items, random walks on a graph."""
+"""Sequences for word2vec: prose split into words, lines of tokens, JSON lists of items."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from unmask.config import Config
 from unmask.data.files.lines import FileFacts, lines
@@ -115,73 +113,3 @@ def _lists(path: Path, encoding: str | None) -> Iterator[list[str]]:
         if not isinstance(items, list) or not set(map(type, items)) <= {str, int} or "" in items:
             raise UnmaskError(f'{path}:{number} must be a list of texts or whole numbers, such as ["a", "b"].')
         yield [str(item) for item in items]
-
-
-def edges(path: str | Path, encoding: str | None = None) -> list[tuple[str, str]]:
-    """The edges of a graph: two names a line, separated by white space; lines that begin with # are ignored.
-
-    Raises UnmaskError that names a line without two names, and for a file without edges.
-    """
-    found = []
-    for number, line in lines(Path(path), encoding=encoding):
-        names = line.split()
-        if not names or line.startswith("#"):
-            continue
-        if len(names) != 2:
-            raise UnmaskError(f"{path}:{number} has {len(names)} fields; an edge is two names separated by a space.")
-        found.append((names[0], names[1]))
-    if not found:
-        raise UnmaskError(f"{path} holds no edges.")
-    return found
-
-
-def random_walks(
-    edges: Sequence[tuple[str, str]],
-    rng: np.random.Generator,
-    *,
-    walks: int = 10,
-    length: int = 40,
-    directed: bool = False,
-) -> Iterator[list[str]]:
-    """Uniform random walks on a graph, as sentences whose words are nodes (DeepWalk; Perozzi et al. 2014, section 4).
-
-    walks     number of walks from every node; the order of the nodes is new for each
-    length    most nodes of a walk; it ends early at a node without edges
-    directed  follow edges from the first node to the second only
-    """
-    if walks < 1 or length < 1 or not edges:
-        raise UnmaskError("Walks need at least one edge, and at least one walk of one node.")
-    names = list(dict.fromkeys(name for edge in edges for name in edge))
-    index = {name: i for i, name in enumerate(names)}
-    pairs_E2 = np.array([(index[a], index[b]) for a, b in edges])
-    if not directed:
-        pairs_E2 = np.concatenate([pairs_E2, pairs_E2[:, ::-1]])
-    pairs_E2 = pairs_E2[np.argsort(pairs_E2[:, 0], kind="stable")]
-    degree = np.bincount(pairs_E2[:, 0], minlength=len(names))
-    begin = np.cumsum(degree) - degree
-    for _ in range(walks):
-        starts = rng.permutation(len(names))
-        for block in np.array_split(starts, -(-len(starts) // 10_000)):
-            yield from _walk(names, block, pairs_E2[:, 1], begin, degree, length, rng)
-
-
-def _walk(
-    names: list[str],
-    starts: np.ndarray,
-    ends: np.ndarray,
-    begin: np.ndarray,
-    degree: np.ndarray,
-    length: int,
-    rng: np.random.Generator,
-) -> Iterator[list[str]]:
-    """One walk from each start, all at the same time."""
-    path_WL = np.full((len(starts), length), -1)
-    path_WL[:, 0] = here = starts
-    on = np.arange(len(starts))
-    for step in range(1, length):
-        on = on[degree[here] > 0]
-        here = path_WL[on, step - 1]
-        here = ends[begin[here] + (rng.random(len(on)) * degree[here]).astype(np.int64)]
-        path_WL[on, step] = here
-    for path in path_WL:
-        yield [names[i] for i in path if i >= 0]

@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from unmask.errors import UnmaskError
+
+SOFTMAX = 10_000  # most words of a full softmax
 FULL = 1 << 32  # a probability of 1; the kernel compares 32 random bits with it
 
 
 class Output(NamedTuple):
-    """The binary classifications of the output layer for each word: fixed rows, and rows drawn as noise.
+    """The output layer: the binary classifications for each word, fixed rows and rows drawn as noise, or a softmax.
 
     offsets    [V + 1] int64: the fixed rows of word w are `rows[offsets[w]:offsets[w + 1]]`
     rows       [.] int32 indices of output vectors: the word itself, or the inner nodes above it in a Huffman tree
@@ -21,6 +24,7 @@ class Output(NamedTuple):
     alias      [V] int32
     negative   number of rows drawn from the alias table for every prediction, with the label 0
     longest    most rows of one prediction
+    softmax    each prediction is one choice among all rows, not a number of binary ones
     """
 
     offsets: np.ndarray
@@ -30,6 +34,7 @@ class Output(NamedTuple):
     alias: np.ndarray
     negative: int
     longest: int
+    softmax: bool = False
 
 
 def keep_probabilities(counts: np.ndarray, threshold: float) -> np.ndarray:
@@ -113,6 +118,20 @@ def hierarchical_softmax(counts: np.ndarray) -> Output:
     offsets, rows, labels = huffman_tree(counts)
     nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
     return Output(offsets, rows, labels, *nothing, negative=0, longest=int(np.diff(offsets).max()))
+
+
+def full_softmax(size: int) -> Output:
+    """The full softmax: each word is chosen among all `size` words, each of which has a row. Raises UnmaskError for
+    more than `SOFTMAX` words."""
+    if size > SOFTMAX:
+        raise UnmaskError(
+            f"A softmax over {size:,} words computes {size:,} products for each pair of words: keep at most "
+            f"{SOFTMAX:,} with --most, or set --output to negative or hierarchical."
+        )
+    nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
+    own = np.arange(size + 1, dtype=np.int64)
+    rows, labels = own[:-1].astype(np.int32), np.ones(size, np.float32)
+    return Output(own, rows, labels, *nothing, negative=size - 1, longest=size, softmax=True)
 
 
 def output_rows(output: Output) -> int:

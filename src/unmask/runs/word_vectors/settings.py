@@ -40,19 +40,20 @@ class Word2Vec(Config):
 
     network   skip-gram predicts a word from each neighbour, cbow from their mean
     output    negative: distinguish the word from `negative` others drawn at random; hierarchical: find it in a Huffman
-              tree
+              tree; softmax: choose it among all words, for small vocabularies
     noise     power of the counts by which those others are drawn
     dim       D, numbers of a vector
     window    largest distance of a neighbour, in words
     visits    the data are the visits of patients, sets of codes: the context of a code is all codes of its visit and of
-              so many visits before and after it, of which nearer ones count more; None: the data are sentences
+              so many visits before and after it, of which nearer ones count more; 0: the data are sets without an
+              order, such as baskets; None: the data are sentences
     epochs    passes over the text
     alpha, min_alpha  first and last learning rate, linear in between
     save_minutes  minutes between checkpoints, in a run that has a folder
     """
 
     network: Literal["skip-gram", "cbow"] = "skip-gram"
-    output: Literal["negative", "hierarchical"] = "negative"
+    output: Literal["negative", "hierarchical", "softmax"] = "negative"
     dim: int = 100
     window: int = 5
     visits: int | None = None
@@ -98,7 +99,9 @@ class Word2Vec(Config):
             raise UnmaskError("subsample, phrases and seed must not be negative, and noise must be finite.")
 
     def questions(self, counts: np.ndarray) -> sampling.Output:
-        """The output layer for words with these counts [V]."""
+        """The output layer for words with these counts [V]. Raises UnmaskError for too many words for a softmax."""
         if self.output == "hierarchical":
             return sampling.hierarchical_softmax(counts)
+        if self.output == "softmax":
+            return sampling.full_softmax(len(counts))
         return sampling.negative_sampling(counts, self.negative, self.noise)

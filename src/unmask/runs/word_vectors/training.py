@@ -309,7 +309,8 @@ def _text(
     else:
         names = tuple(map(str, files))
     if config.visits is not None:
-        return visits.in_sequence(visits.read(names or (), config.reading.encoding)), names
+        found = visits.read(names or (), config.reading.encoding, alone=config.visits == 0)
+        return visits.in_sequence(found), names
     return reading.read(names, config.reading, statistics) if names else reading.documentation(config.reading), names
 
 

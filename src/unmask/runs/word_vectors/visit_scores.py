@@ -1,4 +1,5 @@
-"""Scores of vectors of codes: do near codes have one group, and which codes does the next visit have?
+"""Scores of vectors of codes: do near codes have one group, which codes does the next visit have, and which item was
+left out of a basket?
 
 Shapes: V codes, D numbers of a vector.
 """
@@ -101,6 +102,34 @@ def next_visits(
         name: {kind: float(np.mean(values)) for kind, values in found.items() if values}
         for name, found in recalls.items()
     }
+
+
+def left_out(vectors: WordVectors, baskets: Iterable[Iterable[str]], top: int = 10) -> dict[str, dict[str, float]]:
+    """Method -> the share of items among the first `top` (`hit`), and the mean of 1 / log2(1 + rank), 0 beyond `top`
+    (`ndcg`), where each item of each basket in turn is left out and ranked, given the others (item2vec; Barkan &
+    Koenigstein 2016).
+
+    The methods `vectors` and the most frequent items are those of `next_visits`; the given items are not ranked. Items
+    without a vector are left out. Raises UnmaskError without a basket of two items with vectors.
+    """
+    if top < 1:
+        raise UnmaskError(f"The number of items must be at least 1, not {top}.")
+    unit_VD, index = vectors.unit(), {word: i for i, word in enumerate(vectors.words)}
+    usual_V = np.linspace(0.5, 0, len(index))
+    gains: dict[str, list[float]] = {VECTORS: [], FREQUENT: []}
+    for basket in baskets:
+        places = sorted({index[item] for item in basket if item in index})
+        if len(places) < 2:
+            continue
+        for wanted in places:
+            given = [place for place in places if place != wanted]
+            for name, scores_V in ((VECTORS, unit_VD @ unit_VD[given].mean(0)), (FREQUENT, usual_V.copy())):
+                scores_V[given] = -np.inf
+                rank = np.flatnonzero(largest(scores_V, top) == wanted)
+                gains[name].append(1 / np.log2(2 + rank[0]) if len(rank) else 0.0)
+    if not gains[VECTORS]:
+        raise UnmaskError("No basket has two items with vectors.")
+    return {name: {"hit": float(np.mean(np.array(of) > 0)), "ndcg": float(np.mean(of))} for name, of in gains.items()}
 
 
 def _recall(scores_V: np.ndarray, wanted: Sequence[int], top: int) -> float:

@@ -1,6 +1,7 @@
 """Visits of patients, each a set of codes such as diagnoses: how they are read, and visits that are made up.
 
-A patient is a list of visits in order of time; the order of the codes within a visit means nothing.
+A patient is a list of visits in order of time; the order of the codes within a visit means nothing. A basket of items
+is read as the only visit of a patient.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from unmask.data.files.lines import lines
 from unmask.data.files.tables import column_of, format_by_name, read_table
 from unmask.errors import UnmaskError
 from unmask.files import write_text
+from unmask.runs.word_vectors import reading
 
 PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person")
 VISITS = ("visit", "visit_id", "encounter", "encounter_id", "admission", "hadm_id", "date")
@@ -37,20 +39,35 @@ def in_sequence(patients: Iterable[Sequence[Visit]]) -> Iterator[Visit]:
         yield []
 
 
-def read(paths: Sequence[str | Path], encoding: str | None = None) -> Iterator[list[list[str]]]:
+def read(
+    paths: Sequence[str | Path], encoding: str | None = None, *, alone: bool = False
+) -> Iterator[Sequence[Sequence[str]]]:
     """The visits of each patient.
 
     In a JSONL file, a line is a patient: a list of visits, which are lists of codes, [["E11", "I10"], ["N18"]]. In a
     CSV, TSV or Parquet file with the columns `patient`, `visit` and `code`, a row is a code; the rows of a patient
-    follow each other, in order of time. Raises UnmaskError without files, for a line or row of another form, and for
-    a patient whose rows are apart.
+    follow each other, in order of time. With `alone`, a file may also hold single sets, such as baskets: a list of
+    items a line in a JSONL file, ["bread", "butter"], or items separated by white space in a text file. Raises
+    UnmaskError without files, for a line or row of another form, and for a patient whose rows are apart.
     """
     if not paths:
         raise UnmaskError("Give the visits of patients with --data; `unmask words visits` writes made-up ones.")
     for path in map(Path, paths):
         if not path.is_file():
             raise UnmaskError(f"There is no file {path}.")
+        if alone and _holds_sets(path, encoding):
+            items = reading.read([path], reading.Reading(tokens="spaces", lower=False, encoding=encoding))
+            yield from ([one] for one in items)
+            continue
         yield from _lines(path, encoding) if format_by_name(path) == "jsonl" else _table(path, encoding)
+
+
+def _holds_sets(path: Path, encoding: str | None) -> bool:
+    """Whether the lines of a file are single sets, not patients: those of a text, and of JSONL by the first line."""
+    if format_by_name(path) != "jsonl":
+        return format_by_name(path) is None
+    first = next((line for _, line in lines(path, encoding=encoding, newline="\n") if line.strip()), "")
+    return first.lstrip().startswith("[") and not first.replace(" ", "").startswith("[[")
 
 
 def _lines(path: Path, encoding: str | None) -> Iterator[list[list[str]]]:
