@@ -8,31 +8,16 @@ from unmask.errors import unknown
 from unmask.runs.lectures import (
     attention,
     coreference,
+    masking,
     pictures,
     pretraining,
     recurrence,
     sequences,
     signals,
     sound,
+    systems,
     texts,
     transformer,
-    words,
-)
-from unmask.runs.lectures import attention, coreference, recurrence, sound, systems, texts, words
-from unmask.runs.lectures.entry import Entry
-
-CHAPTERS: Mapping[str, Sequence[Entry]] = {
-    "Words": words.ENTRIES,
-    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
-    "Attention": attention.ENTRIES,
-    "The Transformer": transformer.ENTRIES,
-    "Systems": systems.ENTRIES,
-    "Text to text": texts.ENTRIES,
-    "Pre-training": pretraining.ENTRIES,
-    masking,
-    recurrence,
-    sound,
-    texts,
     word_models,
     words,
     writing,
@@ -41,11 +26,13 @@ from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": (*words.ENTRIES, *word_models.ENTRIES),
-    "Recurrence": recurrence.ENTRIES,
+    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
+    "The Transformer": transformer.ENTRIES,
     "Writing": writing.ENTRIES,
     "Text to text": texts.ENTRIES,
-    "Pre-training": (*masking.ENTRIES, *word_models.CONTEXTUAL),
+    "Pre-training": (*pretraining.ENTRIES, *masking.ENTRIES, *word_models.CONTEXTUAL),
+    "Systems": systems.ENTRIES,
     "Mentions": coreference.ENTRIES,
     "Pictures": pictures.ENTRIES,
     "Sound and records": (*signals.ENTRIES, *sound.ENTRIES),
