@@ -47,7 +47,11 @@ def add_training(verbs: Any) -> None:
         help="model folder to continue from, such as one of T5; needs no system",
     )
     sub.add_argument(
-        "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="two aligned files (or .npy and texts), one table, hub:owner/name, or a folder of pictures with "
+        "captions.tsv",
     )
     sub.add_argument(
         "--data",
@@ -77,11 +81,13 @@ def add_answering(verbs: Any) -> None:
         verbs,
         "translate",
         _translate,
-        "Translate lines of text, or vectors: unmask translate --model FOLDER < FILE.",
+        "Translate lines of text, or vectors, or caption pictures: unmask translate --model FOLDER < FILE.",
         fields=True,
     )
     needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or a Marian folder"))
-    sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
+    sub.add_argument(
+        "texts", nargs="*", help="texts, or files of pictures; without any, lines of --file or of standard input"
+    )
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
     encoding_option(sub)
     add_field(sub, "--beam-size", "N", "hypotheses that the search keeps")

@@ -138,7 +138,8 @@ class Translator:
         )
         for text, own in zip(texts, ids, strict=True):
             translations = [self._translated(hypothesis) for hypothesis in next(found)] if len(own) else []
-            answer = Answer(text, translations, len(own) >= self.longest, self.tokenizer.lacking(own))
+            cut = len(self.tokenizer.shortened(own, self.longest - 1)) < len(own)
+            answer = Answer(text, translations, cut, self.tokenizer.lacking(own))
             self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
             self.endless += sum(not one.finished for one in translations)
             yield answer

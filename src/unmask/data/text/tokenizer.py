@@ -49,6 +49,8 @@ class Tokenizer(Processor[str]):
     start: int  # first input of a decoder: the padding, as in Marian and T5
     end: int  # end of a target text: `sep`
 
+    reads_texts = True  # whether sources are texts, not vectors or pictures
+
     def __init__(self, side: Side, target: Side | None = None) -> None:
         """Build from the side of the sources and, if it differs, that of the targets."""
         self.side = side
@@ -260,7 +262,15 @@ class Tokenizer(Processor[str]):
     def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
         """The input of an encoder–decoder [T]: the ids of a source and `end`, `most` in all at most; surplus ids are
         cut off."""
-        return np.append(ids[: most - 1], np.int32(self.end))
+        return np.append(self.shortened(ids, most - 1), np.int32(self.end))
+
+    def shortened(self, ids: np.ndarray, most: int) -> np.ndarray:
+        """The first `most` ids of a source."""
+        return ids[:most]
+
+    def of_requests(self) -> Tokenizer:
+        """The tokenizer for sources that others send: it reads no files of this machine."""
+        return self
 
     def example(self, item: str) -> Example:
         """A text between its special tokens: tokens and segments [T]; like `ids`, it reads plain characters."""

@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from unmask.data.bitext.numbers import Numbers
 from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
@@ -69,8 +68,8 @@ def evaluate_pairs(
         write_text(Path(out), "".join(f"{line}\n" for line in _lines(found, texts)))
     if how.tokenised and not force:
         refuse_tokenised("hypotheses", texts)
-    buckets = []  # vectors have no length
-    if how.by_length and not isinstance(translator.tokenizer, Numbers):
+    buckets = []  # vectors and pictures have no length
+    if how.by_length and translator.tokenizer.reads_texts:
         buckets = scores.by_length(found.sources, texts, found.references, BOUNDS, force=True)
     used = translator.search
     assert isinstance(used, Search)
