@@ -37,7 +37,7 @@ _NO_ANSWER = (
 
 _MODES = {
     "data": ("shots", "examples", "no_answer", "beams", "lm"),
-    "pairs": ("columns", "out", "force", "metric"),
+    "pairs": ("columns", "out", "force", "metric", "turns", "known"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
@@ -58,7 +58,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", metavar="FILE", help="labelled rows")
-    what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
+    what.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="pairs of texts: two aligned files, one table, a file of dialogues, trees or commands, or dates",
+    )
     what.add_argument(
         "--text",
         nargs="+",
@@ -79,8 +84,18 @@ def add_verbs(verbs: Any) -> None:
         "header",
     )
     sub.add_argument(
-        "--metric", metavar="NAME", help="with --pairs: bleu (default), rouge for summaries, exact for one right form"
+        "--metric",
+        metavar="NAME",
+        help="with --pairs: bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one "
+        "right form",
     )
+    sub.add_argument(
+        "--known",
+        nargs="+",
+        metavar="FILE",
+        help="with --pairs: training pairs, to compare with their most frequent target, and that of the nearest source",
+    )
+    sub.add_argument("--turns", type=int, metavar="N", help="with --pairs: previous turns of a dialogue to read")
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)
     sub.add_argument(

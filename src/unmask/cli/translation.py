@@ -50,8 +50,8 @@ def add_training(verbs: Any) -> None:
         "--pairs",
         nargs="+",
         metavar="FILE",
-        help="two aligned files (or .npy and texts), one table, hub:owner/name, or a folder of pictures with "
-        "captions.tsv",
+        help="two aligned files (or .npy and texts), one table, a file of dialogues, trees or commands, "
+        "hub:owner/name, or a folder of pictures with captions.tsv",
     )
     sub.add_argument(
         "--data",
@@ -67,6 +67,7 @@ def add_training(verbs: Any) -> None:
     add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--tokens", "N", "target tokens of a step")
     add_field(sub, "--vocabulary.size", "N", "pieces to learn")
+    add_field(sub, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
     add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, if they do not have the usual names")
     add_field(sub, "--encoding", "NAME", ENCODING)
     sub.add_argument("--resume", action="store_true", help=RESUME)
@@ -252,6 +253,7 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
-    how = {"columns": columns, "encoding": options.encoding, "metric": options.metric or "bleu"}
-    found = evaluate_pairs(translator, options.pairs, **how, out=options.out, force=options.force)
+    read = {"columns": columns, "encoding": options.encoding, "turns": options.turns, "known": options.known or ()}
+    how = {"metric": options.metric or "bleu", "out": options.out, "force": options.force}
+    found = evaluate_pairs(translator, options.pairs, **read, **how)
     print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))

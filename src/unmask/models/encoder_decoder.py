@@ -44,7 +44,8 @@ class EncoderDecoderConfig(ModelConfig, ABC):
 
 
 class TextToTextConfig(EncoderDecoderConfig, ABC):
-    """The base of the configs of encoder–decoders that read a text, or a picture, and write a text, and how they are built of parts."""
+    """The base of the configs of encoder–decoders that read a text or a picture and write a text, and how they are
+    built of parts."""
 
     @abstractmethod
     def tables(self) -> tuple[Token, Token]:

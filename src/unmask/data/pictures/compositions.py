@@ -57,7 +57,7 @@ class Digits:
         found = IdxPictures(path)
         if found.labels is None:
             raise UnmaskError(f"{path} has no file of labels beside it, such as train-labels-idx1-ubyte.gz.")
-        N, H, W, C = found.pixels_NHWC.shape
+        _, H, W, C = found.pixels_NHWC.shape
         if H != W or C != 1:
             raise UnmaskError(
                 f"{path} has pictures of {H} x {W} pixels with {C} channels, but a cell is a grey square."

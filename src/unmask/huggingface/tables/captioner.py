@@ -1,5 +1,5 @@
-"""Names of Captioner in folders of VisionEncoderDecoderModel with a ViT and the decoder of a Marian; and in unmask's own
-format, for what those cannot express."""
+"""Names of Captioner in folders of VisionEncoderDecoderModel, with a ViT and the decoder of a Marian; and in unmask's
+own format, for what those cannot express."""
 
 from __future__ import annotations
 

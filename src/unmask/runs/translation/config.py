@@ -20,10 +20,11 @@ LIMITS = Limits(max_length=256)
 class Vocabulary(Config):
     """One vocabulary for sources and targets: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
 
+    kind           "spaced": tokens with spaces between them, such as trees and actions
     normalization  normalisation of sentencepiece; "nmt_nfkc_cf" also lower-cases the text
     """
 
-    kind: Literal["unigram", "bpe", "word", "character"] = "unigram"
+    kind: Literal["unigram", "bpe", "word", "spaced", "character"] = "unigram"
     size: int = 8_000
     normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "identity"] = "nmt_nfkc"
 
@@ -52,7 +53,8 @@ class Learning(Config):
 class Translation(Config):
     """All settings of a translation run; `systems.py` has named ones.
 
-    model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder, Captioner or T5; its vocabulary and special ids are the tokenizer's
+    model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder, Captioner or T5; its vocabulary and special ids are the
+            tokenizer's
     start   a folder whose weights and vocabulary to continue from (`translation.origin.starting_from`); None: new ones
     search  the default search of `unmask translate`; evaluations during the run are greedy
     """

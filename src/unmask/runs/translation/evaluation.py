@@ -1,5 +1,5 @@
-"""Evaluation of a model that writes, on pairs of texts: BLEU, chrF and BLEU by length of the source; ROUGE; exact
-matches."""
+"""Evaluation of a model that writes, on pairs of texts: the scores of a kind of texts, exact matches, plain references,
+and for translations BLEU by length of the source."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from unmask.data.bitext.forms import TURNS
 from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
 from unmask.metrics import translation as scores
 from unmask.metrics.hypotheses import refuse_tokenised
 from unmask.metrics.translation import Bucket
+from unmask.runs.report import run_facts
 from unmask.runs.translation.scoring import scoring
 from unmask.runs.translation.texts import read_pairs
 from unmask.serve.translator import Translator
@@ -31,6 +33,8 @@ def evaluate_pairs(
     columns: tuple[str, str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
+    turns: int | None = None,
+    known: Sequence[str] = (),
     metric: str = "bleu",
     out: Path | str | None = None,
     force: bool = False,
@@ -40,24 +44,29 @@ def evaluate_pairs(
     model   a Translator, or the folder of one
     search  settings of the search; None: those of the model
     columns, format, encoding  as for `read_pairs`
+    turns   previous turns of a dialogue that are read; None: those of the run of the folder
+    known   training pairs, one table or two files; the target of the most similar source is a plain reference
     metric  one of `scoring.SCORINGS`
     out     file for the translations, one a line, with an empty line for each pair that is left out: line n belongs to
             line n of two aligned files, or to row n of a table
     force   score references even if they look tokenised
 
     Returns `scores` (of translations bleu, chrf and, for text with spaces between words, the BLEU of lower-cased
-    tokens, each with its signature), `plain` (the scores of plain references, such as the first sentence of a source),
-    `exact` (the share of texts that equal a reference), `by_length` (of translations; empty if sources are vectors),
-    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
-    does not translate, an unknown metric, pairs that cannot be read, and if `out` cannot be written.
+    tokens, each with its signature), `plain` (the scores of plain references, such as the first sentence of a source,
+    and the share of their texts that are exact, in %), `exact` (the share of texts that equal a reference), `by_length`
+    (of translations; empty if sources are vectors), `search` with its formula, `sentences_per_second`, `description`
+    and `notes`. Raises UnmaskError for a folder that does not translate, an unknown metric, pairs that cannot be read,
+    and if `out` cannot be written.
     """
     how = scoring(metric)
     if out is not None:
         check_place(Path(out))
-    found = read_pairs(pairs, columns, format, encoding)
+    translator = model if isinstance(model, Translator) else Translator(model)
+    turns = turns or turns_of(translator)
+    found = read_pairs(pairs, columns, format, encoding, turns)
+    learned = read_pairs(known, columns, format, encoding, turns) if known else None
     if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
-    translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
     translator.cut = translator.unknown = translator.endless = 0  # so that the notes count these pairs only
     began = time.perf_counter()
@@ -80,10 +89,16 @@ def evaluate_pairs(
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
         "scores": {name: asdict(score(texts, found.references)) for name, score in how.reported(found).items()},
-        "plain": how.plain(found),
+        "plain": how.plain(found, learned, near=translator.tokenizer.reads_texts),
         "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
+
+
+def turns_of(translator: Translator) -> int:
+    """The previous turns that the model has learned to read."""
+    texts = run_facts(Path(translator.folder)).get("config", {}).get("texts", {})
+    return int(texts.get("turns", TURNS))
 
 
 def _lines(pairs: Bitext, texts: Sequence[str]) -> Iterator[str]:

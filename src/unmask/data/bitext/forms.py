@@ -1,0 +1,130 @@
+"""Forms of files that hold pairs of texts but are not tables: dialogues, trees, the commands of SCAN, questions of
+SQuAD."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unmask.data.bitext import trees
+from unmask.data.files.lines import lines
+from unmask.data.files.tables import column_of, format_by_name, rows
+from unmask.data.labelled import squad
+from unmask.data.labelled.rows import Question
+from unmask.errors import UnmaskError
+
+BETWEEN = " | "
+"""Between the turns of a dialogue."""
+TURNS = 3
+"""Previous turns that are read, by default."""
+
+Found = Iterator[tuple[int, str, str] | tuple[int, str, str, tuple[str, ...]]]
+"""The number of each pair (that of its line, if a line has one pair), its source, its target, and further targets that
+are right."""
+
+_COMMAND = re.compile(r"IN: *(.*?) +OUT: *(.*)")
+_SAID = ("utterance", "text", "content")  # of a turn that is an object
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of files.
+
+    begins  whether a file with this first line has the form
+    pairs   a file, its encoding and the number of previous turns -> its pairs
+    """
+
+    begins: Callable[[str], bool]
+    pairs: Callable[[Path, str | None, int], Found]
+
+
+def form_of(path: Path, format: str | None, encoding: str | None) -> Form | None:
+    """The form of this name, or without a name that of the file; None for a table or plain text."""
+    if format is not None:
+        return FORMS.get(format)
+    if squad.nested(path):
+        return FORMS["squad"]
+    if format_by_name(path) not in (None, "jsonl"):
+        return None
+    first = next((line.strip() for _, line in lines(path, encoding=encoding) if line.strip()), "")
+    return next((form for form in FORMS.values() if form.begins(first)), None)
+
+
+def commands(path: Path, encoding: str | None, turns: int) -> Found:
+    """Lines `IN: jump twice OUT: I_JUMP I_JUMP` (Lake and Baroni 2018). Raises UnmaskError for any other line."""
+    for number, line in _filled(path, encoding):
+        found = _COMMAND.fullmatch(line)
+        if found is None:
+            raise UnmaskError(f"{path}:{number}: the line must have the form IN: … OUT: …")
+        yield number, found[1], found[2]
+
+
+def bracketed(path: Path, encoding: str | None, turns: int) -> Found:
+    """Trees, one a line: words and the tree as a sequence. Raises UnmaskError for a line that is not one tree."""
+    for number, line in _filled(path, encoding):
+        try:
+            tree = trees.plain(trees.parse(line))
+        except UnmaskError as error:
+            raise UnmaskError(f"{path}:{number}: {error}") from None
+        if tree is not None:
+            yield number, " ".join(trees.words(tree)), trees.linear(tree)
+
+
+def dialogues(path: Path, encoding: str | None, turns: int) -> Found:
+    """Dialogues, one JSON object a line with a list `turns`: each turn after the first is a target, and the `turns`
+    before it are its source. A turn is a text, or an object with an `utterance`. Pairs are numbered through the file.
+    Raises UnmaskError for a row without such a list."""
+    count = 0
+    for number, values in rows(path, "jsonl", encoding=encoding):
+        said = _turns(f"{path}:{number}", values)
+        for place in range(1, len(said)):
+            count += 1
+            yield count, joined(said[max(0, place - turns) : place]), said[place]
+
+
+def questions(path: Path, encoding: str | None, turns: int) -> Found:
+    """The questions of a SQuAD file and their answers, without the paragraphs: closed-book questions (Roberts et al.
+    2020, "How Much Knowledge Can You Pack Into the Parameters of a Language Model?"). The first answer is learned, all
+    are right. Questions without an answer are left out, and pairs are numbered through the file. Raises UnmaskError as
+    `squad.read` does."""
+    for number, row in enumerate(squad.read(path, scoring=True, encoding=encoding).rows, 1):
+        assert isinstance(row, Question)
+        if row.golds:
+            first, *others = row.golds
+            yield number, row.text, first, tuple(others)
+
+
+def joined(turns: Sequence[str]) -> str:
+    """Previous turns, the oldest first, as the text that a model reads."""
+    return BETWEEN.join(" ".join(turn.split()) for turn in turns)
+
+
+def _turns(place: str, values: Mapping[str, Any]) -> list[str]:
+    column = column_of(values, ("turns", "dialogue"))
+    found = values.get(column) if column else None
+    if not isinstance(found, list):
+        raise UnmaskError(f"{place}: a dialogue must have a list of turns.")
+    said = []
+    for turn in found:
+        name = column_of(turn, _SAID) if isinstance(turn, Mapping) else None
+        text = turn[name] if isinstance(turn, Mapping) and name else turn
+        if not isinstance(text, str):
+            raise UnmaskError(f"{place}: each turn must be a text, or an object with an utterance.")
+        said.append(text)
+    return said
+
+
+def _filled(path: Path, encoding: str | None) -> Iterator[tuple[int, str]]:
+    return ((number, line.strip()) for number, line in lines(path, encoding=encoding) if line.strip())
+
+
+FORMS: Mapping[str, Form] = {
+    "scan": Form(lambda line: _COMMAND.fullmatch(line) is not None, commands),
+    "trees": Form(lambda line: line.startswith("(") and line.endswith(")"), bracketed),
+    "dialogues": Form(lambda line: line.startswith("{") and '"turns"' in line, dialogues),
+    "squad": Form(lambda line: False, questions),  # a file of one object, which `form_of` recognises
+}
+"""Name of a form, as in `--format` -> how it is read."""
