@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text.splitter import Encoding, Side
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.types import Example
+from unmask.types import Example, Kind
 
 COLUMNS = ("caption", "text", "sentence", "description")
 NO_TOKENS = "This model reads pictures, and a picture has no tokens to show."
@@ -40,13 +41,14 @@ class UnreadPicture(Unread):
     def __len__(self) -> int:
         return self.processor.length
 
-    @property
-    def pixels(self) -> np.ndarray:
-        """[H, W, C] uint8. Raises UnmaskError for a damaged picture."""
-        return decode(self.source, self.processor.channels)
-
     def example(self) -> Example:
-        return self.processor.example(self.pixels)
+        return self.processor.example(decode(self.source, self.processor.channels))
+
+    def read(self) -> np.ndarray:
+        """The picture as the model reads it, [S, S, C] uint8. Raises UnmaskError for a damaged picture."""
+        example = self.example()
+        assert example.signal is not None
+        return self.processor.picture(example.signal[1])
 
 
 class Captions(Tokenizer):
@@ -90,6 +92,12 @@ class Captions(Tokenizer):
     def shortened(self, ids: Any, most: int) -> Any:
         """The picture, unchanged: all of it is read."""
         return ids
+
+    def places(self, ids: Any) -> list[str]:
+        """The summaries of a picture, and the row and column of each patch, from 1."""
+        first = self.images.summaries
+        grid = range(1, 1 + math.isqrt(self.images.length - len(first)))
+        return [*(Kind(kind).name for kind in first), *(f"{row},{column}" for row in grid for column in grid)]
 
     def lacking(self, ids: Any) -> int:
         """The number of unknown tokens of a caption; 0 for a picture."""

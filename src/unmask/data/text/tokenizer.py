@@ -268,6 +268,10 @@ class Tokenizer(Processor[str]):
         """The first `most` ids of a source."""
         return ids[:most]
 
+    def places(self, ids: np.ndarray) -> list[str]:
+        """The name of each place that an encoder–decoder reads: the pieces of a source, and its end."""
+        return [*self.pieces(ids), "</s>"]
+
     def of_requests(self) -> Tokenizer:
         """The tokenizer for sources that others send: it reads no files of this machine."""
         return self
