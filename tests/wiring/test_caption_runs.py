@@ -11,10 +11,11 @@ from unmask.cli import main
 from unmask.data.pictures import compositions
 from unmask.data.pictures.compositions import Digits
 from unmask.errors import UnmaskError
+from unmask.runs.report import write_report
 from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
-from unmask.serve.opened import open_folder
+from unmask.serve.opened import open_model
 from unmask.serve.translator import Translator
-from unmask.visualize import gallery
+from unmask.visualize.captions import lit
 
 SMALL = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 1), ("heads", 2))}
 
@@ -56,25 +57,29 @@ def test_files_are_captioned_and_scored(run, pictures, capsys):
 
 
 def test_the_page_of_a_run_shows_pictures(run):
+    write_report(run)
     page = (run / "report.html").read_text()
     assert page.count("Patches that each word attends to") == 3
 
 
 def test_attention_lies_on_patches(run, pictures, tmp_path, capsys):
-    opened, source = open_folder(run), str(pictures / "00001.png")
+    opened, source = open_model(run), str(pictures / "00001.png")
     found = opened.attention(source, "3 left of 7")
     (group,) = found["groups"]
-    assert [cell["caption"] for cell in group["cells"]] == [
-        "the picture",
-        *Translator(run).alignment(source, "3 left of 7").target,
-    ]
-    weights = np.array(Translator(run).alignment(source, "3 left of 7").weights)
+    alignment = Translator(run).alignment(source, "3 left of 7")
+    assert [cell["caption"] for cell in group["cells"]] == ["the picture", *alignment.target]
+    weights = np.array(alignment.weights)
     np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
-    lit = gallery.pixels(group["cells"][1]).astype(int)
-    brightest = (lit[..., 0] - lit[..., 2]).reshape(3, 28, 3, 28).mean((1, 3)).argmax()
-    assert brightest == weights[0, 1:].argmax()  # the place before the patches is left out
     main(["show", "attention", "--model", str(run), source, "--out", str(tmp_path / "a.html")])
     assert (tmp_path / "a.html").stat().st_size > 10_000
+
+
+def test_colour_lies_on_the_patch_with_the_largest_weight():
+    weights = np.array([0.4, 0.1, 0.05, 0.2, 0.25])  # a summary, then 2 x 2 patches
+    found = lit(np.zeros((6, 6, 1), np.uint8), weights)
+    red = found[..., 0].reshape(2, 3, 2, 3).mean((1, 3)).ravel()
+    np.testing.assert_allclose(red / red.max(), weights[1:] / 0.25, atol=0.01)
+    assert (found[:3, :3] == found[0, 0]).all()
 
 
 def test_a_folder_is_trained_on_and_resumed(pictures, tmp_path):

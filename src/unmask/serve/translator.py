@@ -166,8 +166,8 @@ class Translator:
 
     def alignment(self, source: str, translation: str) -> Alignment:
         """Attention weights [tokens of the translation and the end token, tokens of the source and the end token], for
-        a picture [tokens, places]; each row is a distribution. Texts that are too long for the model are cut. Raises UnmaskError for a model without
-        attention."""
+        a picture [tokens, places]; each row is a distribution. Texts that are too long for the model are cut. Raises
+        UnmaskError for a model without attention."""
         tokenizer, target = self.tokenizer, self.tokenizer.target
         read = tokenizer.shortened(tokenizer.ids([source])[0], self.longest - 1)
         written = target.ids([translation])[0][: self.longest - 1]

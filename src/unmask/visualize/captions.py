@@ -35,8 +35,6 @@ def over_words(picture_SSC: np.ndarray, words: Sequence[str], weights_TP: np.nda
     words  the tokens of the caption, the end included
     """
     cells = [gallery.picture(lit(picture_SSC, one_P), word) for word, one_P in zip(words, weights_TP, strict=True)]
-    lead = (
-        "Patches that each word attends to, on average over layers and heads; the largest weight has the most colour."
-    )
+    lead = "Patches that each word attends to, on average over layers and heads; the largest weight has most colour."
     first = gallery.picture(picture_SSC, "the picture")
     return gallery.gallery(lead, [gallery.group("".join(words[:-1]), [first, *cells], 8)])
