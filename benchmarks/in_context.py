@@ -141,9 +141,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="a language model")
     parser.add_argument("--data", type=Path, required=True, metavar="FOLDER", help="the folders of the tasks")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="results; a further call continues"
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="results; a further call continues")
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--rows", type=int, default=200, metavar="N", help="test rows of each task")
     parser.add_argument("--train", type=int, default=1_000, metavar="N", help="training rows of each task")

@@ -17,6 +17,7 @@ from unmask.runs.clustering import Iterations, LabelMaking
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.runs.translation import systems
 from unmask.train.optim import check_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,8 @@ def _config_of(
             return LabelMaking(), {}
         Iterations().override({name: fields.pop(name) for name in ("clusters", "sample", "layer") if name in fields})
         return recipes.find(options.recipe or "hubert-tiny"), {"batch_size": "rows.batch"}
+    if verb == "train" and options.system in systems.names():
+        return systems.find(options.system), {}
     if verb == "train":
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":
@@ -182,8 +185,10 @@ def check_learns(page: str, models: dict[str, Any], objectives: dict[str, tuple[
 def check_links(pages: Iterable[str]) -> None:
     """Links of all documents to headings of these pages lead to one."""
     titles = {page: {_anchor(title) for title in re.findall(r"^#+ (.*)$", text_of(page), re.M)} for page in pages}
-    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target, anchor in re.findall(r"\]\((?:docs/)?(\w+)\.md#([\w-]+)\)", document.read_text(encoding="utf-8")):
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target, anchor in re.findall(
+            r"\]\((?:docs/|\.\./)?(\w+)\.md#([\w-]+)\)", document.read_text(encoding="utf-8")
+        ):
             assert target not in titles or anchor in titles[target], (
                 f"{document.name}: {target}.md has no heading {anchor}"
             )

@@ -37,11 +37,11 @@ _NO_ANSWER = (
 
 _MODES = {
     "data": ("shots", "examples", "no_answer", "beams", "lm"),
-    "pairs": ("columns", "out", "force", "metric", "turns", "known"),
+    "pairs": ("columns", "out", "force", "metric", "turns", "known", "shots"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
-"""Mode of `evaluate` -> the options that belong to this mode only."""
+"""Mode of `evaluate` -> the options that do not belong to every mode."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -109,7 +109,12 @@ def add_verbs(verbs: Any) -> None:
         action="store_true",
         help="with --text: join the sentences with single spaces, as `unmask corpus build` does",
     )
-    sub.add_argument("--shots", type=int, metavar="K", help="with --data: prompt a language model with K examples")
+    sub.add_argument(
+        "--shots",
+        type=int,
+        metavar="K",
+        help="with --data, or --pairs and --known: prompt a language model with K examples",
+    )
     sub.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
@@ -210,9 +215,9 @@ def _check_modes(options: argparse.Namespace) -> None:
     """Raises UnmaskError for an option of another mode of evaluation, which would have no effect."""
     given = next(mode for mode in _MODES if getattr(options, mode) is not None)
     for mode, names in _MODES.items():
-        for name in names:
+        for name in set(names) - set(_MODES[given]):
             value = getattr(options, name)
-            if mode != given and value is not None and value is not False:  # 0 is a value
+            if value is not None and value is not False:  # 0 is a value
                 option, needs, has = (word.replace("_", "-") for word in (name, mode, given))
                 raise UnmaskError(f"--{option} needs --{needs}: it has no effect with --{has}.")
     if options.examples and options.shots is None:

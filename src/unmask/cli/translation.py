@@ -247,13 +247,29 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Carry out `unmask evaluate --pairs`."""
     from unmask.config import typed
     from unmask.runs.translation import evaluate_pairs, render_scores
-    from unmask.serve.translator import Translator
+    from unmask.runs.translation.evaluation import turns_of
+    from unmask.runs.translation.texts import read_pairs
 
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
+    read = {"columns": columns, "encoding": options.encoding, "turns": options.turns or turns_of(options.model)}
+    known = read_pairs(options.known, **read) if options.known else None
+    writer = _writer(options, overrides, known)
+    how = {"known": known, "metric": options.metric or "bleu", "out": options.out, "force": options.force}
+    found = evaluate_pairs(writer, options.pairs, **read, **how)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))
+
+
+def _writer(options: argparse.Namespace, overrides: dict[str, str], known: Any) -> Any:
+    """The model that writes: with --shots a language model, and `known` pairs in its prompt."""
+    from unmask.serve.continuation import searching
+    from unmask.serve.prompted import Prompted
+    from unmask.serve.translator import Translator
+
+    if options.shots is not None:
+        if known is None:
+            raise UnmaskError("A prompt needs pairs for its examples: give them with --known.")
+        return Prompted(options.model, known, options.shots, searching().override(overrides))
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
-    read = {"columns": columns, "encoding": options.encoding, "turns": options.turns, "known": options.known or ()}
-    how = {"metric": options.metric or "bleu", "out": options.out, "force": options.force}
-    found = evaluate_pairs(translator, options.pairs, **read, **how)
-    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))
+    return translator

@@ -1,6 +1,6 @@
 """Parsing: labelled precision, recall and F1 of constituents, as `evalb` counts them with its parameters COLLINS.prm.
 
-A tree is the text that a model writes (Vinyals et al. 2015, section 2.2): `(NP` opens a constituent, `)NP` closes it,
+A tree is the text that a model writes (Vinyals et al. 2015): `(NP` opens a constituent, `)NP` closes it,
 and anything else is the tag of a word: `(S (NP XX )NP (VP XX )VP . )S`. Two constituents are equal if they have the
 same label and the same words. Words whose tag in the reference is punctuation are not counted; labels lose what follows
 `-` or `=`, and ADVP and PRT are one label (evalb, by Sekine and Collins).

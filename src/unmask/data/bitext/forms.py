@@ -4,7 +4,7 @@ SQuAD."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,7 @@ def dialogues(path: Path, encoding: str | None, turns: int) -> Found:
         said = _turns(f"{path}:{number}", values)
         for place in range(1, len(said)):
             count += 1
-            yield count, joined(said[max(0, place - turns) : place]), said[place]
+            yield count, BETWEEN.join(said[max(0, place - turns) : place]), said[place]
 
 
 def questions(path: Path, encoding: str | None, turns: int) -> Found:
@@ -97,11 +97,6 @@ def questions(path: Path, encoding: str | None, turns: int) -> Found:
             yield number, row.text, first, tuple(others)
 
 
-def joined(turns: Sequence[str]) -> str:
-    """Previous turns, the oldest first, as the text that a model reads."""
-    return BETWEEN.join(" ".join(turn.split()) for turn in turns)
-
-
 def _turns(place: str, values: Mapping[str, Any]) -> list[str]:
     column = column_of(values, ("turns", "dialogue"))
     found = values.get(column) if column else None
@@ -113,7 +108,7 @@ def _turns(place: str, values: Mapping[str, Any]) -> list[str]:
         text = turn[name] if isinstance(turn, Mapping) and name else turn
         if not isinstance(text, str):
             raise UnmaskError(f"{place}: each turn must be a text, or an object with an utterance.")
-        said.append(text)
+        said.append(" ".join(text.split()))
     return said
 
 

@@ -1,7 +1,7 @@
 """Bracketed trees as pairs of texts: the words of a sentence, and its tree as a sequence.
 
 The sequence has an opening and a closing bracket with the label of each constituent, and a tag in place of each word
-(Vinyals et al. 2015, "Grammar as a Foreign Language", section 2.2).
+(Vinyals et al. 2015, "Grammar as a Foreign Language").
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float 
 
 def shown(metric: str, value: float) -> str:
     """A score as text."""
-    named = {"bleu": "BLEU", "chrf": "chrF", "rouge1": "ROUGE-1", "f1": "F1"}
+    named = {"bleu": "BLEU", "bleu_turns": "BLEU", "rouge1": "ROUGE-1", "f1": "F1"}
     if metric == "exact":
         return f"{value:.1%} exact"
     return f"{named[metric]} {value:.1f}" if metric in named else f"{metric} {value:.3f}"

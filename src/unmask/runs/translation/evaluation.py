@@ -20,13 +20,14 @@ from unmask.metrics.translation import Bucket
 from unmask.runs.report import run_facts
 from unmask.runs.translation.scoring import scoring
 from unmask.runs.translation.texts import read_pairs
+from unmask.serve.prompted import Prompted
 from unmask.serve.translator import Translator
 
 BOUNDS = (5, 10, 15, 20, 30, 40, 50)  # words of a source
 
 
 def evaluate_pairs(
-    model: Translator | Path | str,
+    model: Translator | Prompted | Path | str,
     pairs: Sequence[str],
     search: Search | None = None,
     *,
@@ -34,18 +35,18 @@ def evaluate_pairs(
     format: str | None = None,
     encoding: str | None = None,
     turns: int | None = None,
-    known: Sequence[str] = (),
+    known: Bitext | None = None,
     metric: str = "bleu",
     out: Path | str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
     """Translate the sources of some pairs, and score the translations against the targets.
 
-    model   a Translator, or the folder of one
+    model   a Translator, the folder of one, or a language model with examples
     search  settings of the search; None: those of the model
     columns, format, encoding  as for `read_pairs`
     turns   previous turns of a dialogue that are read; None: those of the run of the folder
-    known   training pairs, one table or two files; the target of the most similar source is a plain reference
+    known   training pairs: the target of the most similar source is a plain reference
     metric  one of `scoring.SCORINGS`
     out     file for the translations, one a line, with an empty line for each pair that is left out: line n belongs to
             line n of two aligned files, or to row n of a table
@@ -61,10 +62,8 @@ def evaluate_pairs(
     how = scoring(metric)
     if out is not None:
         check_place(Path(out))
-    translator = model if isinstance(model, Translator) else Translator(model)
-    turns = turns or turns_of(translator)
-    found = read_pairs(pairs, columns, format, encoding, turns)
-    learned = read_pairs(known, columns, format, encoding, turns) if known else None
+    translator = Translator(model) if isinstance(model, Path | str) else model
+    found = read_pairs(pairs, columns, format, encoding, turns or turns_of(translator.folder))
     if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator.search = search or translator.search
@@ -89,15 +88,15 @@ def evaluate_pairs(
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
         "scores": {name: asdict(score(texts, found.references)) for name, score in how.reported(found).items()},
-        "plain": how.plain(found, learned, near=translator.tokenizer.reads_texts),
+        "plain": how.plain(found, known, near=translator.tokenizer.reads_texts),
         "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
 
 
-def turns_of(translator: Translator) -> int:
-    """The previous turns that the model has learned to read."""
-    texts = run_facts(Path(translator.folder)).get("config", {}).get("texts", {})
+def turns_of(folder: Path | str) -> int:
+    """The previous turns of a dialogue that the model of a run has learned to read."""
+    texts = run_facts(Path(folder)).get("config", {}).get("texts", {})
     return int(texts.get("turns", TURNS))
 
 

@@ -26,6 +26,7 @@ CURVES = (
     ("ROUGE-1 of greedy summaries", "rouge1"),
     ("ROUGE-2 of greedy summaries", "rouge2"),
     ("ROUGE-L of greedy summaries", "rougeL"),
+    ("BLEU of greedy turns", "bleu_turns"),
     ("Distinct words of greedy turns (%)", "distinct1"),
     ("Distinct pairs of words of greedy turns (%)", "distinct2"),
     ("F1 of greedy trees", "f1"),
