@@ -93,11 +93,10 @@ def measurements(task, options, train, test):  # type: ignore[no-untyped-def]
         return round(100 * found["metrics"]["accuracy"], 1)
 
     def tuned(seed: int) -> float:
-        config = FineTuning(model=options.model, seed=seed, seeds=1).override(
-            {"train": str(train), "dev": str(test), "fit.epochs": 3}
-        )
+        rows = {"train": str(train), "test": str(test), "fit.epochs": 3}  # dev rows are held out of training
         with tempfile.TemporaryDirectory() as out:
-            return round(100 * finetune(config, Path(out) / "run").seeds[0]["accuracy"], 1)
+            found = finetune(FineTuning(model=options.model, seed=seed, seeds=1).override(rows), Path(out) / "run")
+        return round(100 * found.summary["test"]["accuracy"]["mean"], 1)
 
     def frequent() -> float:
         labels = [row.label for row in read(test, "classification", Rows(), scoring=True).rows]

@@ -69,6 +69,7 @@ def test_trees_lose_traces_functions_and_the_root(tmp_path):
         ("a.jsonl", [{"turns": ["a", 3]}], {}, r"a\.jsonl:1: each turn must be a text"),
         ("a.jsonl", [TALK, {"said": []}], {}, r"a\.jsonl:2: a dialogue must have a list of turns"),
         ("a.jsonl", [{"turns": ["alone"]}], {}, r"a\.jsonl has no pair of sentences"),
+        ("a.jsonl", [TALK], {"turns": 0}, "At least one previous turn must be read, not 0"),
         ("a.txt", ["a"], {"format": "tree"}, "did you mean 'trees'"),
     ],
 )

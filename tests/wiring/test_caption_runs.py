@@ -9,6 +9,7 @@ import pytest
 
 from unmask.cli import main
 from unmask.data.pictures import compositions
+from unmask.data.pictures.captions import captioned
 from unmask.data.pictures.compositions import Digits
 from unmask.errors import UnmaskError
 from unmask.runs.report import write_report
@@ -49,7 +50,7 @@ def test_files_are_captioned_and_scored(run, pictures, capsys):
     assert written.splitlines()[0] == Translator(run)([picture])[0]
     assert "</s>" in written
     known = [str(pictures)]
-    found = evaluate_pairs(run, [str(pictures)], metric="exact", known=known)
+    found = evaluate_pairs(run, [str(pictures)], metric="exact", known=captioned(pictures))
     assert found["sentences"] == 20
     assert list(found["plain"]) == ["most frequent"]
     main(["evaluate", "--model", str(run), "--pairs", str(pictures), "--metric", "exact", "--known", *known, "--json"])

@@ -11,7 +11,6 @@ from command_line import run_cli
 
 from unmask.config import read_json
 from unmask.data.bitext.pairs import Bitext, Report
-from unmask.errors import UnmaskError
 from unmask.generate import Limits, Search
 from unmask.metrics import parsing
 from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
@@ -88,11 +87,6 @@ def test_code_is_evaluated_on_the_command_line(tmp_path, capsys):
     _, shown, _ = run_cli(capsys, "evaluate", "--model", out, "--pairs", *pair, *how)
     assert "tok:code" in shown
     assert "nearest: bleu 100.00, parses 100.00, exact 100.00" in shown
-
-
-def test_a_run_without_previous_turns_is_refused(tmp_path):
-    with pytest.raises(UnmaskError, match="At least one previous turn must be read, not 0"):
-        TrainTranslation(systems.find("transformer-tiny").replace(texts={"turns": 0}), tmp_path / "run")
 
 
 def test_a_tree_that_branches_to_the_right():

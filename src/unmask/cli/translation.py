@@ -251,7 +251,8 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.translation.texts import read_pairs
 
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
-    read = {"columns": columns, "encoding": options.encoding, "turns": options.turns or turns_of(options.model)}
+    turns = turns_of(options.model) if options.turns is None else options.turns
+    read = {"columns": columns, "encoding": options.encoding, "turns": turns}
     known = read_pairs(options.known, **read) if options.known else None
     writer = _writer(options, overrides, known)
     how = {"known": known, "metric": options.metric or "bleu", "out": options.out, "force": options.force}

@@ -26,6 +26,8 @@ Found = Iterator[tuple[int, str, str] | tuple[int, str, str, tuple[str, ...]]]
 are right."""
 
 _COMMAND = re.compile(r"IN: *(.*?) +OUT: *(.*)")
+_TREE = re.compile(r"\([^\t]*\)")
+_TALK = re.compile(r"""\{.*"(turns|dialogue)": *\[""")
 _SAID = ("utterance", "text", "content")  # of a turn that is an object
 
 
@@ -118,8 +120,8 @@ def _filled(path: Path, encoding: str | None) -> Iterator[tuple[int, str]]:
 
 FORMS: Mapping[str, Form] = {
     "scan": Form(lambda line: _COMMAND.fullmatch(line) is not None, commands),
-    "trees": Form(lambda line: line.startswith("(") and line.endswith(")"), bracketed),
-    "dialogues": Form(lambda line: line.startswith("{") and '"turns"' in line, dialogues),
+    "trees": Form(lambda line: _TREE.fullmatch(line) is not None, bracketed),
+    "dialogues": Form(lambda line: _TALK.match(line) is not None, dialogues),
     "squad": Form(lambda line: False, questions),  # a file of one object, which `form_of` recognises
 }
 """Name of a form, as in `--format` -> how it is read."""

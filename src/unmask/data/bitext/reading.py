@@ -85,6 +85,8 @@ def read(
     if form := form_of(path, format, encoding):
         if columns is not None:
             raise UnmaskError(f"{path} is not a table; leave the columns out.")
+        if turns < 1:
+            raise UnmaskError(f"At least one previous turn must be read, not {turns}: raise --turns.")
         return _judged(str(path), (_Line(*pair) for pair in form.pairs(path, encoding, turns)), {})
     format = format or guess_format(path, otherwise="plain text", encoding=encoding)
     if format not in TABLES:

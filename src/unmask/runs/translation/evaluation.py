@@ -63,7 +63,7 @@ def evaluate_pairs(
     if out is not None:
         check_place(Path(out))
     translator = Translator(model) if isinstance(model, Path | str) else model
-    found = read_pairs(pairs, columns, format, encoding, turns or turns_of(translator.folder))
+    found = read_pairs(pairs, columns, format, encoding, turns_of(translator.folder) if turns is None else turns)
     if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
     translator.search = search or translator.search

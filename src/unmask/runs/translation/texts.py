@@ -70,11 +70,9 @@ class Texts(Config):
 
     def check(self) -> None:
         """Raises UnmaskError for settings that would be ignored (dev pairs with dates, columns without a table), and
-        for `most` or `turns` below 1 and an unknown metric."""
+        for a `most` below 1 and an unknown metric."""
         if self.most is not None and self.most < 1:
             raise UnmaskError(f"There must be at least one training pair, not {self.most}: raise --most.")
-        if self.turns < 1:
-            raise UnmaskError(f"At least one previous turn must be read, not {self.turns}: raise --turns.")
         scoring(self.scores)
         if self.embedded and self.dev:
             raise UnmaskError("Dev pairs need training pairs: give --pairs, or leave --dev out to learn dates.")
