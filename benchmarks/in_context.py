@@ -21,6 +21,7 @@ from statistics import mean, stdev
 import numpy as np
 
 from bench.table import markdown
+from unmask.data.labelled import glue
 from unmask.files import write_text
 from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.in_context import InContext, evaluate_in_context
@@ -32,39 +33,20 @@ SHOTS = (0, 1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Set:
-    """A task: its files, the benchmark that gives their columns, the template, and the names of its labels."""
+    """A task: its folder and its benchmark, the part with the test rows, the template, and the names of its labels."""
 
-    train: str
-    test: str
+    folder: str
     benchmark: str
+    test: str
     template: str
     names: dict[str, str]
 
 
-TREC = {
-    "ABBR": "abbreviation",
-    "DESC": "description",
-    "ENTY": "thing",
-    "HUM": "person",
-    "LOC": "place",
-    "NUM": "number",
-}
+TREC = {"ABBR": "short", "DESC": "description", "ENTY": "thing", "HUM": "person", "LOC": "place", "NUM": "number"}
 TASKS = {
-    "sst2": Set(
-        "sst2/train.tsv.gz",
-        "sst2/dev.tsv.gz",
-        "SST-2",
-        "review: {text}\nfeeling: {answer}",
-        {"0": "bad", "1": "good"},
-    ),
-    "trec": Set("trec/train.txt.gz", "trec/test.txt.gz", "TREC-6", "question: {text}\nabout: {answer}", TREC),
-    "cola": Set(
-        "cola/in_domain_train.tsv.gz",
-        "cola/in_domain_dev.tsv.gz",
-        "CoLA",
-        "sentence: {text}\nright: {answer}",
-        {"0": "no", "1": "yes"},
-    ),
+    "sst2": Set("sst2", "SST-2", "dev", "review: {text}\nfeeling: {answer}", {"0": "bad", "1": "good"}),
+    "trec": Set("trec", "TREC-6", "test", "question: {text}\nabout: {answer}", TREC),
+    "cola": Set("cola", "CoLA", "dev", "sentence: {text}\nright: {answer}", {"0": "no", "1": "yes"}),
 }
 
 
@@ -113,8 +95,8 @@ def written(task: Set, options: argparse.Namespace, folder: Path) -> list[Path]:
     """Tables of the first rows of a shuffled training and test set."""
     folder.mkdir()
     found = []
-    for name, file, most in (("train", task.train, options.train), ("test", task.test, options.rows)):
-        rows = read(options.data / file, "classification", Rows(benchmark=task.benchmark), scoring=True).rows
+    for name, part, most in (("train", "train", options.train), ("test", task.test, options.rows)):
+        rows = glue.split(task.benchmark, options.data / task.folder, part).rows
         chosen = np.random.default_rng(0).permutation(len(rows))[:most]
         found.append(folder / f"{name}.tsv")
         with open(found[-1], "w", encoding="utf-8", newline="") as file_:

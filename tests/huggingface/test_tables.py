@@ -167,19 +167,7 @@ OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regr
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
 """Heads of a folder, where it has not those that `build` gives by default."""
 NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
-PUBLISHED = (
-    "ViT and Marian",
-    "BERT",
-    "RoBERTa",
-    "ALBERT",
-    "ELECTRA",
-    "MobileBERT",
-    "GPT",
-    "GPT-2",
-    "Marian",
-    "Pegasus",
-    "T5",
-)
+PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5", "ViT and")
 
 
 def heads_of(config: Any) -> list[dict[str, Head] | None]:

@@ -147,6 +147,7 @@ WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
 pages = pytest.mark.parametrize("name", PAGES)
 readers = pytest.mark.parametrize("name", READERS)
+OF_TEXTS = [n for n in PAGES if n not in READERS and PAGES[n].features is None and n != "captioner"]
 writers = pytest.mark.parametrize("name", WRITERS)
 
 
@@ -173,7 +174,7 @@ def picture(values: np.ndarray) -> Example:
 
 
 def sources(name: str, rows: int) -> list[Batch]:
-    """Sources of several lengths, one a batch: of a language model the prompts, of the others texts, vectors or pictures."""
+    """Sources of several lengths, one a batch: prompts of a language model; texts, vectors or pictures."""
     if PAGES[name].features is not None:
         values = torch.randn(rows, F, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
         return [Batch.of_vectors(values[i : i + 1]) for i in range(rows)]
@@ -367,7 +368,7 @@ def test_packed_padded_and_single_sequences_give_the_same(name: str) -> None:
             torch.testing.assert_close(packed[i], alone, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+@pytest.mark.parametrize("name", OF_TEXTS)
 def test_pairs_are_the_same_padded_and_alone(name: str) -> None:
     """Whatever stands at padding of the source, and behind the end of a target."""
     model, alone = built(name), sources(name, 3)
@@ -383,7 +384,7 @@ def test_pairs_are_the_same_padded_and_alone(name: str) -> None:
             torch.testing.assert_close(model(row)[0], hidden_BTD[i, : 6 - i])
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+@pytest.mark.parametrize("name", OF_TEXTS)
 def test_every_token_of_a_source_counts(name: str) -> None:
     model, (source, *_) = built(name), sources(name, 1)
     tokens = torch.from_numpy(np.stack(texts(6)))

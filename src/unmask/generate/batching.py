@@ -112,12 +112,12 @@ def rectangle(sources: Sequence[Source], pad: int) -> Batch:
     if (examples := read(sources)) is not None:
         return examples
     if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
-        return Batch.of_vectors(torch.from_numpy(np.concatenate(sources)))
+        return Batch.of_vectors(torch.from_numpy(np.concatenate([np.asarray(one) for one in sources])))
     lengths = [len(source) for source in sources]
     longest = max(lengths)
     filled = np.full((len(sources), longest), pad, np.int64)
     for row, source in zip(filled, sources, strict=True):
-        row[: len(source)] = source
+        row[: len(source)] = np.asarray(source)
     if min(lengths) == longest:
         return Batch(torch.from_numpy(filled))
     real = torch.arange(longest) < torch.tensor(lengths)[:, None]

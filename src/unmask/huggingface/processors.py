@@ -119,7 +119,7 @@ class Sides(ProcessorFiles[Tokenizer]):
     """For encoder–decoders: a `Tokenizer` with one vocabulary, or with one for each side."""
 
     processor = Tokenizer
-    files = (
+    files: tuple[str, ...] = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
         *("special_tokens_map.json", "added_tokens.json"),

@@ -48,7 +48,7 @@ class Digits:
     def drawn(cls, rng: np.random.Generator, each: int = 50) -> Digits:
         """`each` drawings of every digit: of random width, height, place and brightness, with noise."""
         labels = np.repeat(np.arange(10), each)
-        return cls(np.stack([_drawn(digit, rng) for digit in labels]), labels)
+        return cls(np.stack([_drawn(digit, rng) for digit in labels.tolist()]), labels)
 
     @classmethod
     def of_idx(cls, path: Path) -> Digits:
@@ -93,7 +93,8 @@ def compositions(digits: Digits, count: int, rng: np.random.Generator, *, side: 
     for _ in range(count):
         cells = np.sort(rng.choice(side**2, rng.integers(2, MOST + 1), replace=False))
         chosen = rng.integers(len(digits.labels), size=len(cells))
-        picture, rows = np.zeros((side * S, side * S), np.uint8), [[] for _ in range(side)]
+        picture = np.zeros((side * S, side * S), np.uint8)
+        rows: list[list[str]] = [[] for _ in range(side)]
         for cell, i in zip(cells.tolist(), chosen.tolist(), strict=True):
             row, column = divmod(cell, side)
             picture[row * S : (row + 1) * S, column * S : (column + 1) * S] = digits.pixels[i]

@@ -11,6 +11,7 @@ from unmask.data.bitext.batching import collate_pairs
 from unmask.data.files.png import png
 from unmask.data.labelled.rows import Row
 from unmask.data.pictures import compositions
+from unmask.data.pictures.captions import UnreadPicture
 from unmask.data.text import subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import plural
@@ -52,7 +53,7 @@ def closed_book(quick: bool) -> Shown:
     sizes = {"dim": 64, "heads": 4, "head_dim": 16, "hidden": 128, "encoder_layers": 1, "decoder_layers": 1}
     rows = []
     for name, facts in (("none", []), ("other capitals", other), ("true", true)):
-        model = T5(**_ids(tokenizer), **sizes, dropout=0.0).build(seed=0)
+        model = T5(dropout=0.0).replace(**_ids(tokenizer), **sizes).build(seed=0)
         if facts:
             learn(model, batch_of(tokenizer, facts), steps, 2e-3)
         learn(model, batch_of(tokenizer, known), steps // 2, 1e-3)
@@ -97,12 +98,12 @@ def captions(quick: bool) -> Shown:
     stages = (2, 4) if quick else (15, 80)
     pairs = compositions.pairs(5, seed=1)
     tokenizer = origin.learned(systems.find("captioner"), pairs)
-    model = Captioner(
+    small = Captioner(norm="pre", dropout=0.0, size=84, patch=28, channels=1).replace(
         **_ids(tokenizer),
         **{f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in (("layers", 1), ("hidden", 64))},
-        **{"dim": 32, "encoder_heads": 2, "decoder_heads": 2, "dropout": 0.0, "norm": "pre"},
-        **{"size": 84, "patch": 28, "channels": 1},
-    ).build(seed=0)
+        **{"dim": 32, "encoder_heads": 2, "decoder_heads": 2},
+    )
+    model = small.build(seed=0)
     examples = list(zip(pairs.sources, pairs.targets, strict=True))
     batch, others = batch_of(tokenizer, examples), [*examples[1:], examples[0]]
     rows = []
@@ -113,11 +114,12 @@ def captions(quick: bool) -> Shown:
     with torch.no_grad():
         weights_BTS = model.alignment(batch).numpy()
     cells = []
-    for picture, caption, weights_TS in zip(tokenizer.ids(pairs.sources)[:2], pairs.targets, weights_BTS, strict=False):
-        words = tokenizer.target.places(tokenizer.target.ids([caption])[0])
-        cells.append(Captioned(png(picture.read()), [caption], caption, None))
+    for item, caption, weights_TS in zip(tokenizer.ids(pairs.sources)[:2], pairs.targets, weights_BTS, strict=False):
+        assert isinstance(item, UnreadPicture)
+        picture, words = item.read(), tokenizer.target.places(tokenizer.target.ids([caption])[0])
+        cells.append(Captioned(png(picture), [caption], caption, None))
         for word, one_S in zip(words, weights_TS, strict=False):
-            cells.append(Captioned(png(lit(picture.read(), one_S)), [word], caption, None))
+            cells.append(Captioned(png(lit(picture, one_S)), [word], caption, None))
     first, last = rows
     return Shown(
         f"After {first[0]} steps, the model writes {plural(first[3], 'different caption')} for {len(pairs)} pictures, "

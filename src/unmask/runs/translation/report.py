@@ -9,6 +9,7 @@ import numpy as np
 
 from unmask.data.files.png import png
 from unmask.data.pictures import compositions
+from unmask.data.pictures.captions import UnreadPicture
 from unmask.errors import UnmaskError
 from unmask.runs.report import Answers, Report, Rows, answers, curve, history, of_one_run
 from unmask.runs.translation.ending import hardly_learned
@@ -103,10 +104,12 @@ def _pictures(translator: Translator, run: dict[str, Any]) -> list[report.Galler
         return []
     found = []
     for source, target in compositions.pairs(MAPS, split="test"):
-        [picture] = translator.tokenizer.ids([source])
+        [item] = translator.tokenizer.ids([source])
+        assert isinstance(item, UnreadPicture)
+        picture = item.read()
         one = translator.alignment(source, translator([source])[0])
-        cells = [report.Captioned(png(picture.read()), ["the picture"], target)]
+        cells = [report.Captioned(png(picture), ["the picture"], target)]
         for word, weights in zip(one.target, one.weights, strict=True):
-            cells.append(report.Captioned(png(lit(picture.read(), np.array(weights))), [word], target))
+            cells.append(report.Captioned(png(lit(picture, np.array(weights))), [word], target))
         found.append(report.Gallery(f"Patches that each word attends to: {target}", cells))
     return found
