@@ -78,7 +78,7 @@ def in_context(quick: bool) -> Shown:
         Row(text="too long, and not funny", label="0"),
     ]
     template, shown = "Review: {text} Feeling: {answer}", []
-    for shots in (0, 1, 3):
+    for shots in (0, 1, 2):
         prompts = Prompts(InContext(shots=shots, template=template), {"0": "bad", "1": "good"}, rows)
         prompt, candidates = prompts.of(0)
         shown.append((shots, prompt.replace("\n\n", " ⏎ "), " or ".join(repr(one) for one in candidates)))
@@ -114,7 +114,7 @@ def captions(quick: bool) -> Shown:
     with torch.no_grad():
         weights_BTS = model.alignment(batch).numpy()
     cells = []
-    for item, caption, weights_TS in zip(tokenizer.ids(pairs.sources)[:2], pairs.targets, weights_BTS, strict=False):
+    for item, caption, weights_TS in zip(tokenizer.ids(pairs.sources)[:1], pairs.targets, weights_BTS, strict=False):
         assert isinstance(item, UnreadPicture)
         picture, words = item.read(), tokenizer.target.places(tokenizer.target.ids([caption])[0])
         cells.append(Captioned(png(picture), [caption], caption, None))
