@@ -8,6 +8,7 @@ import pages
 import pytest
 
 from unmask.data.bitext.forms import FORMS
+from unmask.data.text import byte_pairs
 from unmask.generate import Search
 from unmask.runs.translation import systems
 from unmask.runs.translation.scoring import SCORINGS
@@ -31,3 +32,9 @@ def test_options_metrics_and_forms_exist():
     text = pages.text_of(PAGE)
     assert set(re.findall(r"\| `(\w+)` \|", text)) == set(SCORINGS)
     assert set(re.findall(r"`--format (\w+)`, `(\w+)` or `(\w+)`", text)[0]) == set(FORMS)
+
+
+def test_byte_pairs_with_capitals_give_a_tree_back():
+    text = "(S (NP XX )NP (VP XX )VP . )S"
+    tokenizer = byte_pairs.train([text] * 5, 400, cased=True).written()
+    assert tokenizer.decode(tokenizer.ids([text])[0]) == text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, knowledge, recurrence, texts, words
+from unmask.runs.lectures import attention, coreference, knowledge, recurrence, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -14,6 +14,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Attention": attention.ENTRIES,
     "Text to text": texts.ENTRIES,
     "Knowledge and pictures": knowledge.ENTRIES,
+    "Mentions": coreference.ENTRIES,
 }
 
 
