@@ -14,7 +14,9 @@ import argparse
 import csv
 import json
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -64,7 +66,7 @@ def main() -> None:
     print(table(kept, options.tasks))
 
 
-def measurements(task, options, train, test):  # type: ignore[no-untyped-def]
+def measurements(task: str, options: argparse.Namespace, train: Path, test: Path) -> dict[str, Callable[[], float]]:
     """Name -> a function that measures it: the accuracy, in %."""
     one = TASKS[task]
 
@@ -84,11 +86,11 @@ def measurements(task, options, train, test):  # type: ignore[no-untyped-def]
         labels = [row.label for row in read(test, "classification", Rows(), scoring=True).rows]
         return round(100 * max(map(labels.count, set(labels))) / len(labels), 1)
 
-    found = {f"{task} frequent": frequent}
+    found: dict[str, Callable[[], float]] = {f"{task} frequent": frequent}
     for shots in SHOTS:
         for seed in range(options.seeds if shots else 1):
-            found[f"{task} {shots} {seed}"] = lambda shots=shots, seed=seed: prompted(shots, seed)
-    return found | {f"{task} tuned {seed}": lambda seed=seed: tuned(seed) for seed in range(options.seeds)}
+            found[f"{task} {shots} {seed}"] = partial(prompted, shots, seed)
+    return found | {f"{task} tuned {seed}": partial(tuned, seed) for seed in range(options.seeds)}
 
 
 def written(task: Set, options: argparse.Namespace, folder: Path) -> list[Path]:

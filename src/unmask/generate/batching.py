@@ -11,7 +11,6 @@ from itertools import islice
 import numpy as np
 import torch
 
-from unmask.data.bitext.batching import Unread, read
 from unmask.errors import UnmaskError
 from unmask.generate.beam import Search
 from unmask.generate.sampling import Sampling
@@ -19,7 +18,7 @@ from unmask.generate.trace import Hypothesis
 from unmask.generate.writing import generate
 from unmask.kernels.threads import a_thread_each, workers
 from unmask.models.writer import Writer
-from unmask.types import Batch
+from unmask.types import Batch, Unread
 
 Source = Sequence[int] | np.ndarray | Unread
 LEAST = 256
@@ -109,8 +108,8 @@ def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[lis
 def rectangle(sources: Sequence[Source], pad: int) -> Batch:
     """A Batch [B, S] with one source in each row, padded on the right; `documents` is None without padding. A vector
     becomes a row with one place, and an `Unread` source that of its example."""
-    if (examples := read(sources)) is not None:
-        return examples
+    if isinstance(sources[0], Unread):
+        return sources[0].together(sources)
     if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
         return Batch.of_vectors(torch.from_numpy(np.concatenate([np.asarray(one) for one in sources])))
     lengths = [len(source) for source in sources]

@@ -5,7 +5,6 @@ Shapes: B rows, S tokens of a source, T of a target, M targets, U pairs; F numbe
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,24 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unmask.data import collate
 from unmask.data.loader import TOKENS_AT_ONCE, Collated, Loader, MicroBatches
 from unmask.data.order import WINDOW, ByLength
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Example, Kind, Target
-
-
-class Unread(ABC):
-    """A source that is read when its batch is made, such as the file of a picture. Its length is its number of
-    places."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @abstractmethod
-    def example(self) -> Example:
-        """The places that the model reads. Raises UnmaskError for a source that cannot be read."""
-
+from unmask.types import Batch, Target, Unread
 
 Sentence = Sequence[int] | np.ndarray | Unread
 
@@ -55,18 +40,12 @@ def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad:
 
 def source_batch(sources: Sequence[Sentence], pad: int, end: int) -> Batch:
     """Collate sources to a batch [B, S], each followed by `end`, as in `collate_pairs`."""
-    if (examples := read(sources)) is not None:
-        return examples
+    if len(sources) and isinstance(sources[0], Unread):
+        return sources[0].together(sources)
     ragged = _Ragged(sources)
     if ragged.values.ndim == 2:
         return Batch.of_vectors(torch.from_numpy(ragged.values))
     return Batch(torch.from_numpy(ragged.padded(pad, last=end)), documents=ragged.documents())
-
-
-def read(sources: Sequence[Sentence]) -> Batch | None:
-    """The examples of sources that are `Unread`, one a row; None for other sources."""
-    examples = [one.example() for one in sources if isinstance(one, Unread)]
-    return collate.pad(examples, int(Kind.PADDING), multiple=1) if examples else None
 
 
 class PairSource:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.bitext.batching import Unread
 from unmask.data.bitext.pairs import Bitext, Report
 from unmask.data.files.tables import column_of, guess_format, read_table
 from unmask.data.pictures.compositions import TABLE, URI
@@ -21,7 +20,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text.splitter import Encoding, Side
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.types import Example, Kind
+from unmask.types import Batch, Example, Kind, Unread
 
 COLUMNS = ("caption", "text", "sentence", "description")
 NO_TOKENS = "This model reads pictures, and a picture has no tokens to show."
@@ -41,7 +40,11 @@ class UnreadPicture(Unread):
     def __len__(self) -> int:
         return self.processor.length
 
+    def together(self, sources: Sequence[Any]) -> Batch:
+        return self.processor.collate([one.example() for one in sources])
+
     def example(self) -> Example:
+        """The places that the model reads. Raises UnmaskError for a damaged picture."""
         return self.processor.example(decode(self.source, self.processor.channels))
 
     def read(self) -> np.ndarray:

@@ -19,7 +19,7 @@ from unmask.data.processor import Processor, Region
 from unmask.data.text import library, tokenizer_files, vocabulary_files
 from unmask.data.text.library import Library
 from unmask.data.text.sentinels import SENTINEL, SENTINELS, sentinel, sentinel_ids
-from unmask.data.text.splitter import Encoding, Side, Splitter, Template
+from unmask.data.text.splitter import Encoding, Side, Splitter, Template, shorten
 from unmask.data.text.vocabulary import learn
 from unmask.errors import UnmaskError
 from unmask.types import Example
@@ -390,17 +390,3 @@ def _array(values: Sequence[Any]) -> np.ndarray:
 
 def _row(values: Sequence[int]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
-
-
-def shorten(lengths: Sequence[int], room: int) -> list[int]:
-    """Lengths of one or two sequences after removing pieces of the longer one until at most `room` are left."""
-    if sum(lengths) <= room:
-        return list(lengths)
-    if len(lengths) == 1:
-        return [room]
-    first, second = lengths
-    if first < second:
-        kept = min(first, (room + 1) // 2)
-        return [kept, room - kept]
-    kept = min(second, room // 2)
-    return [room - kept, kept]
