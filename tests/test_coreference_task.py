@@ -21,6 +21,7 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.runs.evaluation import evaluate
 from unmask.serve import Predictor
+from unmask.serve.onnx.graph import graph_of
 from unmask.tasks import TASKS, Coreference, settings_of
 from unmask.tasks.lexical.coreference import mentions_in, string_match
 from unmask.tasks.linked_mentions import linked, parts_of, word_windows
@@ -184,6 +185,8 @@ def test_a_run_is_scored_asked_and_saved(tmp_path, capsys):
     again = evaluate(tmp_path / "run", tmp_path / "data" / "dev.conll")["metrics"]
     assert again == pytest.approx(result["seeds"][0]["dev"], rel=1e-3)
     assert result["tables"]["Clusters of mentions"]["rows"][0][0] == "MUC"
+    with pytest.raises(UnmaskError, match="The head 'coreference' cannot be exported to ONNX"):
+        graph_of(huggingface.load(tmp_path / "run").model)
     predictor = Predictor(tmp_path / "run", precision="fp32")
     assert settings_of(predictor.task) == settings_of(Coreference(singletons=True))
     text = "Anna met Paul. She liked him."

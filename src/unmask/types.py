@@ -58,6 +58,7 @@ class Head:
                  prototypes: cosines of a vector, which an `embedding` head returns, with a direction for each class
                  quantised: vectors of states and of quantised frames, which are compared (wav2vec 2.0)
                  clusters: the cluster of the frame at a place (HuBERT)
+                 next_sample: the level of the sample after a place (WaveNet)
     outputs      number of outputs; 0 if the size of the vocabulary determines it
     pretraining  whether it is pre-trained together with the trunk: it then has no classifier dropout before it
     """

@@ -43,6 +43,7 @@ from unmask.models.vector_decoder import VectorDecoder
 from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
 from unmask.models.wav2vec2 import Wav2Vec2
+from unmask.models.wavenet import WaveNet
 from unmask.nn import lora
 from unmask.types import Batch, Head, Kind, Signal
 
@@ -129,6 +130,7 @@ RECORDINGS: dict[str, Any] = {
         stacked=3,
         mixes=True,
     ),
+    "WaveNet": WaveNet(vocabulary=16, dim=6, skip=8, dilations=(1, 2), kernel=3),
     "CPC": Cpc(channels=(6, 8), kernels=(7, 3), strides=(4, 2), dim=12, layers=2, cell="lstm", conv_norm="none"),
     "cepstra": MfccCnn(widths=(6, 8), strides=(1, 2), kernel=3),
     "HuBERT": Hubert(**FRAMES, compared=6),

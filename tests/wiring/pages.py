@@ -11,6 +11,7 @@ from typing import Any
 
 from unmask.cli import parser
 from unmask.cli.parser import overrides
+from unmask.generate import Sampling
 from unmask.objectives import registry
 from unmask.runs import recipes, supervised_recipes
 from unmask.runs.clustering import Iterations, LabelMaking
@@ -80,7 +81,8 @@ def _config_of(
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":
         return recipes.find(options.recipe), {}
-    return {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}[verb]
+    of = {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}
+    return (of | {"generate": (Sampling(), {})})[verb]
 
 
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:

@@ -1,4 +1,4 @@
-"""HuBERT and CPC from recordings to probes: labels, iterations, exact resume, golden traces, bad input."""
+"""HuBERT, CPC and WaveNet from recordings to probes: labels, iterations, exact resume, golden traces, bad input."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from unmask.train.events import Step
 from unmask.train.metrics import read as read_metrics
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NAMES = {"hubert-tiny": "clusters", "cpc-tiny": "prediction"}
+NAMES = {"hubert-tiny": "clusters", "cpc-tiny": "prediction", "wavenet-tiny": "samples"}
 EACH = pytest.mark.parametrize("recipe", NAMES)
+LAYERS = {"hubert-tiny": 3, "cpc-tiny": 2}  # that a probe reads
 RATE = 8_000
 
 
@@ -55,6 +56,8 @@ def config(recipe: str, **changes: object) -> Pretraining:
     small = {"channels": (8,) * (6 if recipe == "hubert-tiny" else 4), "dim": 16}
     if recipe == "hubert-tiny":
         small |= {"layers": 2, "heads": 2, "hidden": 32, "position_kernel": 8, "position_groups": 2, "compared": 8}
+    if recipe == "wavenet-tiny":
+        small = {"dim": 8, "skip": 8, "dilations": (1, 2, 4)}
     found = recipes.find(recipe).replace(model=small, rows={"tokens": 64, "batch": 4, "heldout": 4})
     if recipe == "hubert-tiny":
         found = found.replace(objective={"clusters": 12})
@@ -148,6 +151,24 @@ def test_labels_of_a_layer_are_the_nearest_centres_of_its_states(recordings: Pat
         layer_features(tmp_path / "run", 3)
 
 
+def test_a_wavenet_writes_a_file_of_sound(recordings: Path, tmp_path: Path, capsys) -> None:
+    run = Pretrain(config("wavenet-tiny", steps=2), [recordings], tmp_path / "run")
+    said = run.sentences(run.run())
+    assert "bits a sample" in said[0]
+    out = tmp_path / "x.wav"
+    given = ["generate", "--model", str(tmp_path / "run"), "--seconds", "0.05", "--temperature", "0.8"]
+    for more in ([], [str(next(recordings.rglob("*.wav")))]):
+        status, said, error = run_cli(capsys, *given, *more, "--out", str(out))
+        assert (status, error) == (0, "")
+        assert f"0.05 s of sound -> {out}" in said
+        with wave.open(str(out)) as file:
+            assert (file.getnframes(), file.getframerate()) == (400, RATE)
+    for wrong, message in (([], "--seconds 2 --out x.wav"), (["--out", str(out), "--search"], "is sampled")):
+        status, _, error = run_cli(capsys, *given[: 5 if wrong else 3], *wrong)
+        assert status == 2
+        assert message in error
+
+
 def test_iterations_continue_where_they_stopped(recordings: Path, tmp_path: Path) -> None:
     settings, own = Iterations(iterations=2, clusters=(9, 7)), config("hubert-tiny", steps=2)
     said: list[str] = []
@@ -179,7 +200,7 @@ def test_labels_that_do_not_fit_are_refused_in_one_sentence(recordings: Path, tm
         Pretrain(config("hubert-tiny", labels=tmp_path / "labels"), [recordings], tmp_path / "run")
 
 
-@EACH
+@pytest.mark.parametrize("recipe", LAYERS)
 def test_layers_are_probed_with_voices_left_out(recipe: str, recordings: Path, tmp_path: Path, capsys) -> None:
     Pretrain(config(recipe, steps=1), [recordings], tmp_path / "run").run()
     given = ["--model", str(tmp_path / "run"), "--task", "speech-classification", "--train", str(recordings)]
@@ -188,7 +209,7 @@ def test_layers_are_probed_with_voices_left_out(recipe: str, recordings: Path, t
     assert (status, error) == (0, "")
     assert "over 2 folds (a, b) and 2 seeds" in said
     found = json.loads((tmp_path / "probe" / "probe.json").read_text())
-    layers = 3 if recipe == "hubert-tiny" else 2
+    layers = LAYERS[recipe]
     assert [len(found["scores"][name]) for name in ("trunk", "random trunk", "cepstra")] == [layers, layers, 1]
     assert [len(scores) for scores in found["scores"]["trunk"]] == [2] * layers
     assert [len(scores) for scores in found["scores"]["random trunk"]] == [4] * layers

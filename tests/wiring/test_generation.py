@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -185,6 +186,37 @@ def test_the_views_show_every_character_and_trust_none():
     shown = render(found, 0)
     assert [shown.count(piece) for piece in ("m<\033", "mb>\033", "mc\033")] == [1, 1, 1]
     assert table(found, 0) == "+1.000\t'<'\n-0.500\t'b>'\n+0.000\t'c'"
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_the_likeliest_next_tokens_are_those_of_the_logits_after_each(tmp_path, bidirectional):
+    loaded = huggingface.load(write(tmp_path, characters.train([TEXT]), bidirectional=bidirectional))
+    found = activations(loaded.model, loaded.tokenizer, "the film", 3)
+    if bidirectional:
+        assert not found.next  # it has seen the next token, and does not predict it
+        return
+    state = loaded.model.prefill(Batch(torch.tensor([[loaded.tokenizer.cls]])))
+    loaded.model.decode_step(state.first, state)
+    for token, next in zip(loaded.tokenizer.ids(["the film"])[0].tolist(), found.next, strict=True):
+        p_V = loaded.model.decode_step(torch.tensor([token]), state)[0].softmax(-1)
+        order = p_V.argsort(descending=True)[:3]
+        assert [name for name, _ in next] == loaded.tokenizer.pieces(order.tolist())
+        np.testing.assert_allclose([p for _, p in next], p_V[order].detach().numpy(), atol=1e-6)
+
+
+def test_the_likeliest_next_tokens_stand_below_their_token():
+    values = np.array([[[1.0]], [[-0.5]]], np.float32)
+    next = [[(" ", 0.5), ("x", 0.25)], [("<i>", 1.0), ("\n", 0.0)]]
+    found = Activations("ab", np.array([[0, 1], [1, 2]]), values, next)
+    assert table(found, 0) == "+1.000\t'a'\t' ' 0.500\t'x' 0.250\n-0.500\t'b'\t'<i>' 1.000\t'\\n' 0.000"
+    plain = re.sub("\033.*?m", "", render(found, 0))
+    assert [line.rstrip() for line in plain.splitlines()] == ["a b", "␣ <i>", "x ↵"]
+    narrow = re.sub("\033.*?m", "", render(found, 0, width=5)).splitlines()
+    assert [line.rstrip() for line in narrow] == ["a", "␣", "x", "", "b", "<i>", "↵"]
+    html = page(found, 0)
+    assert "<i>" not in html
+    column = html.partition("<div>")[2].partition("</table>")[0]
+    assert re.findall(r"rgba\((.*?)\)", column) == ["50, 100, 220, 1.000", "0, 0, 0, 0.300", "0, 0, 0, 0.150"]
 
 
 def test_another_model_has_no_such_units(tmp_path):

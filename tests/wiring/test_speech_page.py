@@ -22,6 +22,7 @@ from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.wav2vec2 import Wav2Vec2
+from unmask.models.wavenet import WaveNet
 from unmask.objectives.recordings import RecordingConfig
 from unmask.runs import recipes, supervised_recipes
 from unmask.runs.clustering import LabelMaking
@@ -36,15 +37,24 @@ BLOCKS = {  # page -> the number of its blocks of Python, in an order in which t
     "wav2vec2": 1,
     "hubert": 1,
     "cpc": 1,
+    "wavenet": 1,
     "speech": 2,
     "speech_tasks": 1,
     "speech_recognition": 1,
 }
-MODELS = {"wav2vec 2.0": Wav2Vec2, "HuBERT": Hubert, "log-mel": LogMelEncoder, "CPC": Cpc, "cepstra": MfccCnn}
+MODELS = {
+    "wav2vec 2.0": Wav2Vec2,
+    "HuBERT": Hubert,
+    "log-mel": LogMelEncoder,
+    "CPC": Cpc,
+    "WaveNet": WaveNet,
+    "cepstra": MfccCnn,
+}
 OBJECTIVES = {
     "quantised frames (wav2vec 2.0)": ("contrastive",),
     "clusters (HuBERT)": ("clusters",),
     "next frames (CPC)": ("next",),
+    "next samples (WaveNet)": ("samples",),
 }
 TASKS = ("speech-classification", "verification", "speech-recognition")
 RATE, WORDS = 8_000, synthetic.WORDS[:3]
@@ -100,6 +110,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 SMALL = "--steps 2 --batch-size 2 --heldout 4 --device cpu --precision fp32"
 TRUNK = "--model.dim 16 --model.heads 2 --model.layers 2 --model.hidden 16 --position-kernel 4 --position-groups 2"
+MODEL = {"cpc-tiny": "--model.channels 8,8,8,8 --model.dim 16", "wavenet-tiny": "--dim 8 --skip 8 --dilations 1,2"}
 FEW = "--epochs 0.2 --least-steps 1 --seeds 1 --evaluations 1 --device cpu --precision fp32"
 
 
@@ -114,11 +125,11 @@ def shortened(words: list[str]) -> list[str] | None:
         rest = rest[:at] + rest[at + 2 :]
     if verb == "pretrain" or "--iterations" in rest:
         new = "--from" not in rest
-        model = (
-            "--model.channels 8,8,8,8 --model.dim 16" if "cpc-tiny" in rest else f"--model.channels 8,8,8,8,8,8 {TRUNK}"
-        )
+        model = MODEL.get(rest[0], f"--model.channels 8,8,8,8,8,8 {TRUNK}")
         few = [*SMALL.split(), *(model.split() if new else ())]
         return [verb, *_with(rest, "--clusters", "5,4" if "--iterations" in rest else None), *few]
+    if verb == "generate":
+        return [verb, *_with(rest, "--seconds", "0.05")]
     if verb == "cluster":
         return [verb, *_with(rest, "--clusters", "5")]
     if verb == "corpus" and "--workers" in rest:

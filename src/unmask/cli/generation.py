@@ -1,9 +1,11 @@
-"""Verbs of language models: generate continues texts, units shows the activations of a recurrent network."""
+"""Verbs of models that write: generate continues texts and recordings, units shows the activations of a recurrent
+network."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,13 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Continue texts with a language model; --fields lists the settings of sampling, with --search of the search.",
+        "Continue texts with a language model, or a recording with a WaveNet; --fields lists the settings of sampling, "
+        "with --search of the search.",
         fields=True,
     )
-    model = "folder of a language model, such as `unmask pretrain gpt-tiny` makes"
+    model = "folder of a language model or a WaveNet, such as `unmask pretrain gpt-tiny` or `wavenet-tiny` makes"
     needed(sub.add_argument("--model", metavar="FOLDER", help=model))
-    sub.add_argument("texts", nargs="*", help="prompts; without any, one text is generated from an empty prompt")
+    sub.add_argument("texts", nargs="*", help="prompts, or a recording; without any, the beginning is empty")
     sub.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
     encoding_option(sub)
     sub.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
@@ -35,6 +38,8 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--max-length", "N", "most tokens to generate")
     add_field(sub, "--beam-size", "N", "with --search: hypotheses that the search keeps")
     add_field(sub, "--n-best", "N", "with --search: texts for each prompt")
+    sub.add_argument("--seconds", type=float, metavar="N", help="with a WaveNet: seconds of sound to write to --out")
+    sub.add_argument("--out", metavar="FILE", help="with a WaveNet: FILE.wav")
     sub.add_argument("--json", action="store_true", help="print one JSON object a line")
     sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
@@ -45,6 +50,7 @@ def add_verbs(verbs: Any) -> None:
     encoding_option(sub)
     sub.add_argument("--layer", type=int, default=1, help="number of the layer, from 1")
     sub.add_argument("--unit", type=int, help="number of the unit, from 0 (default: the unit that changes most)")
+    sub.add_argument("--next", type=int, default=5, metavar="N", help="likeliest next tokens under each; 0 for none")
     sub.add_argument("--out", "--html", metavar="FILE", help="write an HTML page to this file")
 
 
@@ -63,6 +69,9 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError("Give a model: --model FOLDER.")
     loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
     placed(loaded.model, options.device)
+    if "recordings" in loaded.model.config.offers or options.seconds or options.out:
+        _sound(options, loaded, how)
+        return
     beginnings = list(lines(options)) if options.texts or options.file else [""]
 
     def name(number: int) -> str:
@@ -76,20 +85,42 @@ def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print(f"unmask: The model does not know {count} of the tokens of '{text}'.", file=sys.stderr)
 
 
+def _sound(options: argparse.Namespace, loaded: Any, how: Any) -> None:
+    from unmask.data.recordings.encoding import write_wav
+    from unmask.files import atomic
+    from unmask.serve.sounds import sounds
+    from unmask.train.display import progress
+
+    if not options.seconds or not options.out or Path(options.out).suffix != ".wav":
+        raise UnmaskError("A recording needs its length and a file: --seconds 2 --out x.wav.")
+    if options.search or options.file or options.json or len(options.texts) > 1:
+        raise UnmaskError(
+            "A recording follows one file, or silence, and is sampled: leave --search, --file and --json out."
+        )
+    beginning = options.texts[0] if options.texts else None
+    with progress() as show:
+        written, rate = sounds(loaded, how, options.seconds, beginning, show)
+    with atomic(Path(options.out)) as temporary:
+        write_wav(temporary, written, rate)
+    print(f"{len(written) / rate:g} s of sound -> {options.out}")
+
+
 def _units(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask import huggingface
     from unmask.files import write_text
     from unmask.serve.activations import activations, page, render, table
 
     loaded = huggingface.load(options.model, huggingface.SINGLE_STACK)
-    found = activations(loaded.model, loaded.require_tokenizer(options.model), _text(options.text, options.encoding))
+    tokenizer, text = loaded.require_tokenizer(options.model), _text(options.text, options.encoding)
+    found = activations(loaded.model, tokenizer, text, options.next)
     layer = counted(options.layer, found.values.shape[1], "layer")
     unit = found.liveliest(layer)[0] if options.unit is None else options.unit
     if options.out:
         write_text(Path(options.out), page(found, unit, layer))
         print(f"Unit {unit} of layer {options.layer} -> {options.out}")
         return
-    shown = (render if sys.stdout.isatty() else table)(found, unit, layer)
+    width = shutil.get_terminal_size().columns
+    shown = render(found, unit, layer, width) if sys.stdout.isatty() else table(found, unit, layer)
     print(f"Unit {unit} of layer {options.layer}:", file=sys.stderr)
     print(shown, file=coloured())
 

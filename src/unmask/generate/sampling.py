@@ -7,6 +7,7 @@ shortlist.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -133,6 +134,18 @@ def sample(
             totals_An, going_An = totals_An[on_A], going_An[on_A]
         rules.advance(rows_N, tokens_N)
     return answers(trace, scores_Bn, codes_Bn, end)
+
+
+@torch.inference_mode()
+def draws(model: Writer, sources: Batch, sampling: Sampling) -> Iterator[Tensor]:
+    """Tokens [N] that follow the sources, step by step and without an end, such as the levels of the samples of a
+    recording. `limits` and `blocking` have no effect."""
+    state = model.prefill(sources, sampling.samples)
+    tokens_N, generator = state.first, sampling.generator(sources.tokens.device)
+    while True:
+        go_on()
+        tokens_N = sampling.draw(model.decode_step(tokens_N, state).float(), generator)
+        yield tokens_N
 
 
 def _draw(logits_NV: Tensor, rules: Rules, sampling: Sampling, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -44,6 +44,7 @@ from unmask.huggingface.tables import (
     vgg,
     vit,
     wav2vec2,
+    wavenet,
 )
 from unmask.models.heads import asked_of
 from unmask.models.model import Model
@@ -82,6 +83,7 @@ TABLES: dict[str, Table[Any]] = {
         wav2vec2.WAV2VEC2,
         wav2vec2.HUBERT,
         cpc.CPC,
+        wavenet.WAVENET,
         mina.MINA,
         ecg_cnn.ECG_CNN,
         signal_recurrent.SIGNAL_RECURRENT,

@@ -77,6 +77,7 @@ class ModelConfig(Config, ABC):
         frame states     each frame of a recording has a hidden state
         quantised frames it quantises its frames (`Wav2Vec2`)
         clusters         it predicts clusters of frames (`Hubert`)
+        next samples     it predicts each sample from those before it (`WaveNet`)
         pixel decoder    an auxiliary decoder restores pictures from visible patches (`Mae`)
         """
 

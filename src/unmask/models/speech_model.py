@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from unmask.kernels.formats import exact
 from unmask.models.model import ModelConfig
 from unmask.models.stack_model import StackModel
-from unmask.nn import Logits, Mask, RecurrentStack, Stack
+from unmask.nn import DilatedStack, Logits, Mask, RecurrentStack, Stack
 from unmask.nn.recording_heads import LayerMix, XVector
 from unmask.nn.recordings import Frames
 from unmask.types import Batch, boundaries_of
@@ -26,13 +26,13 @@ class SpeechModel(StackModel):
     """
 
     embedding: Frames
-    stack: Stack | RecurrentStack
+    stack: Stack | RecurrentStack | DilatedStack
 
     def __init__(
         self,
         config: ModelConfig,
         embedding: Frames,
-        stack: Stack | RecurrentStack,
+        stack: Stack | RecurrentStack | DilatedStack,
         *,
         heads: Mapping[str, nn.Module] | None = None,
         mix: LayerMix | None = None,

@@ -61,9 +61,9 @@ def xavier_gates(network: Recurrent, generator: torch.Generator) -> None:
                 nn.init.ones_(gates[1])
 
 
-def xavier_uniform(module: nn.Module, seed: int, *, padding: int) -> None:
+def xavier_uniform(module: nn.Module, seed: int, *, padding: int | None) -> None:
     """Xavier's uniform (Glorot & Bengio 2010), with bias 1 for the forget gate of an LSTM. Token vectors have a length
-    of about 1; that of the padding is zero."""
+    of about 1; that of the padding, if there is one, is zero."""
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, Recurrent):
@@ -74,5 +74,6 @@ def xavier_uniform(module: nn.Module, seed: int, *, padding: int) -> None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, Token):
             nn.init.normal_(part.weight, std=part.embedding_dim**-0.5, generator=generator)
-            with torch.no_grad():
-                part.weight[padding].zero_()
+            if padding is not None:
+                with torch.no_grad():
+                    part.weight[padding].zero_()

@@ -43,6 +43,9 @@ class RecordingObjective(Crops):
         values = self.processor.values(item)[begin : begin + self.processor.samples(length)]
         return self.processor.framed(values)
 
+    def count(self, splits: Sequence[Any]) -> None:
+        """Count in the training parts what the baselines need; by default nothing."""
+
     def amount(self, tokens: int) -> str:
         seconds = tokens * self.processor.hop / self.processor.rate
         return f"{seconds / 3600:.3g} hours of sound" if seconds >= 3600 else f"{seconds:,.0f} s of sound"
@@ -148,6 +151,7 @@ class RecordingConfig(ObjectiveConfig):
         check_label_alpha(self.label_alpha)
         found = self.of_recordings(processor)
         found.label_alpha = self.label_alpha
+        found.count(splits)
         return found
 
     def of_recordings(self, processor: RecordingProcessor) -> RecordingObjective:

@@ -28,6 +28,7 @@ from unmask.objectives.masked_clusters import MaskedClustersConfig
 from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
 from unmask.objectives.masked_patches import MaskedPatchesConfig
 from unmask.objectives.masked_segments import MaskedSegmentsConfig
+from unmask.objectives.next_samples import NextSamplesConfig
 from unmask.objectives.next_segments import NextSegmentsConfig
 from unmask.objectives.next_sentence import NextSentenceConfig
 from unmask.objectives.objective import Term
@@ -62,6 +63,7 @@ OBJECTIVES: tuple[Kind, ...] = (
     MaskedContrastiveConfig,
     MaskedClustersConfig,
     ContrastivePredictionConfig,
+    NextSamplesConfig,
     MaskedSegmentsConfig,
     NextSegmentsConfig,
 )

@@ -7,9 +7,11 @@ from typing import Any
 from unmask.models.cpc import Cpc
 from unmask.models.hubert import Hubert
 from unmask.models.wav2vec2 import SIZES, Wav2Vec2
+from unmask.models.wavenet import WaveNet
 from unmask.objectives.contrastive_prediction import ContrastivePredictionConfig
 from unmask.objectives.masked_clusters import MaskedClustersConfig
 from unmask.objectives.masked_contrastive import MaskedContrastiveConfig
+from unmask.objectives.next_samples import NextSamplesConfig
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
 from unmask.train.optim import Optimizer, Schedule
@@ -101,3 +103,11 @@ def cpc_tiny() -> Pretraining:
     model = Cpc(channels=(64,) * 4, kernels=(10, 8, 4, 4), strides=(5, 4, 2, 2), dim=128)
     rows = Rows(tokens=128, batch=16, first=None, heldout=64)
     return Pretraining(model=model, objective=ContrastivePredictionConfig(rate=8_000), rows=rows, training=short(1e-3))
+
+
+def wavenet_tiny() -> Pretraining:
+    """The next samples of recordings at 8 kHz, by a WaveNet of 16 layers of 32 (0.2 M parameters), which hears the last
+    64 ms: minutes on a laptop."""
+    model = WaveNet(dim=32, skip=64, dilations=tuple(2**i for i in range(8)) * 2)
+    rows = Rows(tokens=2_048, batch=4, first=None, heldout=64)
+    return Pretraining(model=model, objective=NextSamplesConfig(rate=8_000), rows=rows, training=short(8e-3))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from unmask.data.recordings.encoding import write_wav
 from unmask.errors import UnmaskError
 from unmask.files import atomic_folder, write_tsv
 
@@ -248,8 +249,6 @@ def write(folder: Path, *, rate: int = 16_000, speakers: int = SPEAKERS, seed: i
 
 
 def _write(folder: Path, rate: int, speakers: int, seed: int) -> None:
-    from scipy.io import wavfile
-
     tables: dict[str, list[tuple[str, ...]]] = {}
     for number in range(speakers):
         rng = np.random.default_rng([seed, number])
@@ -260,7 +259,7 @@ def _write(folder: Path, rate: int, speakers: int, seed: int) -> None:
             place = folder / "wav" / speaker / f"{i:03}.wav"
             place.parent.mkdir(parents=True, exist_ok=True)
             samples, said = spoken(text, voice, rate, rng)
-            wavfile.write(place, rate, np.rint(samples * (2**15 - 1)).astype(np.int16))
+            write_wav(place, samples, rate)
             path = str(place.relative_to(folder))
             if " " in text:
                 tables.setdefault(f"sentences-{part}", []).append((path, text, speaker))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, coreference, knowledge, recurrence, texts, words
+from unmask.runs.lectures import attention, coreference, knowledge, recurrence, sound, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -15,6 +15,7 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Text to text": texts.ENTRIES,
     "Knowledge and pictures": knowledge.ENTRIES,
     "Mentions": coreference.ENTRIES,
+    "Sound": sound.ENTRIES,
 }
 
 

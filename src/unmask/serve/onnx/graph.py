@@ -162,7 +162,8 @@ def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[E
 
     settings  the settings of its folder (`Loaded.settings`)
 
-    Raises UnmaskError for models other than bidirectional encoders, for a CRF, and for adapters.
+    Raises UnmaskError for models other than bidirectional encoders, for a CRF, for a head of another kind than those of
+    OUTPUTS, and for adapters.
     """
     if model.transformer is None or model.causal:
         raise UnmaskError(
@@ -173,6 +174,10 @@ def graph_of(model: Model, settings: Mapping[str, Any] | None = None) -> tuple[E
     if "crf" in model.heads:
         raise UnmaskError("This tagger has a CRF, whose decoding cannot be exported to ONNX: train one without --crf.")
     answers = _answers(model, settings)
+    if answers.kind not in OUTPUTS:
+        raise UnmaskError(
+            f"The head '{answers.head}' cannot be exported to ONNX: it compares parts of a whole document."
+        )
     left_out = tuple(name for name in model.heads if name != answers.head)
     return EncoderGraph(model, answers, settings or {}).eval(), left_out
 
