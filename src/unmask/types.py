@@ -7,6 +7,7 @@ R sequences between boundaries.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ __all__ = [
     "Placed",
     "Signal",
     "Target",
+    "Unread",
     "boundaries_of",
     "concatenate",
 ]
@@ -350,6 +352,18 @@ def boundaries_of(documents_BT: Tensor) -> Tensor:
     begins = begins_BT.flatten().nonzero().squeeze(1).int()
     R = 1 << (len(begins) - 1).bit_length() if 0 < len(begins) <= 256 else -(-len(begins) // 256) * 256
     return F.pad(begins, (0, R + 1 - len(begins)), value=documents_BT.numel())
+
+
+class Unread(ABC):
+    """A source of an encoder–decoder that is read when its batch is made, such as the file of a picture. Its length is
+    its number of places."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def together(self, sources: Sequence[Any]) -> Batch:
+        """Sources of this kind as the rows of a batch. Raises UnmaskError for one that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

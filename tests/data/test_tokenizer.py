@@ -14,7 +14,8 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from unmask.data.text import byte_pairs, spelling, tokenizer_files, whole_words
-from unmask.data.text.tokenizer import Tokenizer, shorten
+from unmask.data.text.splitter import shorten
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.vocabulary import PASSAGE, sample
 from unmask.errors import UnmaskError
 

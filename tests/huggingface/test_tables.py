@@ -15,6 +15,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models import Bert, ConvS2S, Transformer
 from unmask.models.albert import Albert
 from unmask.models.bert import Roberta
+from unmask.models.captioner import Captioner
 from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
@@ -45,7 +46,7 @@ from unmask.models.vit import Vit
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.models.wavenet import WaveNet
 from unmask.nn import lora
-from unmask.types import Batch, Head
+from unmask.types import Batch, Head, Kind, Signal
 
 V = 23
 SIZES: dict[str, Any] = {"vocabulary": V, "dim": 8, "layers": 2, "heads": 2}
@@ -60,6 +61,7 @@ SEQ2SEQ = Seq2Seq(vocabulary=V, dim=6, hidden=8)
 CONVS2S = ConvS2S(vocabulary=V, dim=6, encoder_widths=(4, 6), decoder_widths=(6, 8), length=20)
 FIVE = T5(vocabulary=V, dim=8, heads=2, head_dim=6, hidden=12, encoder_layers=2, decoder_layers=1)
 VECTORS = VectorDecoder(vocabulary=V, features=4, dim=8, hidden=8, layers=2)
+CAPTIONER = Captioner(**SIDES, positions="halves", size=8, patch=4, channels=2)
 SPELLED: dict[str, Any] = {"characters": 4, "widths": (1, 2), "filters": (4, 4), "highways": 1, "task": 4}
 CONFIGS: dict[str, Any] = {
     "BERT": Bert(**STACK),
@@ -92,6 +94,8 @@ CONFIGS: dict[str, Any] = {
     "Seq2Seq, additive": SEQ2SEQ.replace(attention="additive", source_vocabulary=9),
     "ConvS2S": CONVS2S,
     "ConvS2S, tied": CONVS2S.replace(tied="all", pointwise=1),
+    "ViT and Marian": CAPTIONER,
+    "Captioner, pre-norm": CAPTIONER.replace(norm="pre"),
     **{f"vectors, {cell}": VECTORS.replace(cell=cell) for cell in ("rnn", "lstm", "gru")},
 }
 PICTURES: dict[str, Any] = {
@@ -167,7 +171,7 @@ OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regr
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
 """Heads of a folder, where it has not those that `build` gives by default."""
 NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
-PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5")
+PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5", "ViT and")
 
 
 def heads_of(config: Any) -> list[dict[str, Head] | None]:
@@ -193,6 +197,10 @@ def batch_for(config: Any) -> Batch:
     tokens = torch.tensor([[1, 8, 9], [1, 10, 11]])
     if isinstance(config, VectorDecoder):
         return Batch(tokens, source=Batch.of_vectors(torch.arange(8.0).view(2, 4) / 8))
+    if isinstance(config, Captioner):
+        places = torch.tensor([1, 2, 3, 4, 6, 7, 8, 9])
+        read = torch.tensor([[int(Kind.CLS), *[int(Kind.SIGNAL)] * 4]] * 2)
+        return Batch(tokens, source=Batch(read, signal=Signal(places, torch.arange(256.0).view(8, 32) / 128 - 1)))
     if table_of(config).kind is huggingface.SINGLE_STACK:
         return Batch(tokens)
     documents = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 0]])

@@ -37,6 +37,7 @@ from unmask.models import (
     Transformer,
     TransformerXl,
 )
+from unmask.models.captioner import Captioner
 from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
@@ -58,7 +59,7 @@ from unmask.models.vgg import Vgg
 from unmask.models.vit import Vit
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.models.wavenet import WaveNet
-from unmask.types import Batch, Example, Head
+from unmask.types import Batch, Example, Head, Kind, concatenate
 
 V, PAD, START, END, F = 30, 0, 1, 2, 6
 
@@ -100,6 +101,7 @@ PAGES: dict[str, ModelConfig] = {
     "seq2seq-dot": Seq2Seq(**RECURRENT, attention="dot", cell="gru"),
     "seq2seq-general": Seq2Seq(**RECURRENT, attention="general", input_feeding=True, bidirectional=False),
     "seq2seq-additive": Seq2Seq(**RECURRENT, attention="additive", tied=False),
+    "captioner": Captioner(vocabulary=V, dim=16, **SIDES, **HALVES, size=8, patch=4, channels=3),
     "vector": VectorDecoder(vocabulary=V, dim=12, hidden=10, layers=2, features=F),
 }
 HEADS = as_heads({"tagging": 4, "classification": 3})
@@ -149,6 +151,7 @@ WRITERS = [name for name, page in PAGES.items() if page.build().writes]
 
 pages = pytest.mark.parametrize("name", PAGES)
 readers = pytest.mark.parametrize("name", READERS)
+OF_TEXTS = [n for n in PAGES if n not in READERS and PAGES[n].features is None and n != "captioner"]
 writers = pytest.mark.parametrize("name", WRITERS)
 
 
@@ -167,11 +170,21 @@ def texts(*lengths: int, seed: int = 0) -> list[np.ndarray]:
     return [rng.integers(3, V, n) for n in lengths]
 
 
+def picture(values: np.ndarray) -> Example:
+    """A picture of 4 patches [4, 48] as a captioner reads it."""
+    tokens = np.full(5, int(Kind.SIGNAL))
+    tokens[0] = int(Kind.CLS)
+    return Example(tokens, signal=(np.arange(1, 5), values))
+
+
 def sources(name: str, rows: int) -> list[Batch]:
-    """Sources of several lengths, one a batch: of a language model the prompts, of the others texts or vectors."""
+    """Sources of several lengths, one a batch: prompts of a language model; texts, vectors or pictures."""
     if PAGES[name].features is not None:
         values = torch.randn(rows, F, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
         return [Batch.of_vectors(values[i : i + 1]) for i in range(rows)]
+    if name == "captioner":
+        values = torch.randn(rows, 4, 48, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+        return [collate.pad([picture(one)], 0, multiple=1) for one in values.numpy()]
     lengths = [5, 1, 8, 3][:rows]
     if name in READERS:
         return [Batch(torch.from_numpy(text)[None]) for text in texts(*lengths)]
@@ -181,7 +194,7 @@ def sources(name: str, rows: int) -> list[Batch]:
 def together(batches: list[Batch]) -> Batch:
     """Several sources as the rows of one batch, short ones filled up on the right."""
     if batches[0].signal is not None:
-        return Batch.of_vectors(torch.cat([batch.signal.values for batch in batches]))
+        return concatenate(batches)
     longest = max(batch.tokens.shape[1] for batch in batches)
     rows = [torch.nn.functional.pad(batch.tokens[0], (0, longest - batch.tokens.shape[1])) for batch in batches]
     lengths = torch.tensor([batch.tokens.shape[1] for batch in batches])
@@ -360,7 +373,7 @@ def test_packed_padded_and_single_sequences_give_the_same(name: str) -> None:
             torch.testing.assert_close(packed[i], alone, atol=1e-9, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+@pytest.mark.parametrize("name", OF_TEXTS)
 def test_pairs_are_the_same_padded_and_alone(name: str) -> None:
     """Whatever stands at padding of the source, and behind the end of a target."""
     model, alone = built(name), sources(name, 3)
@@ -376,7 +389,7 @@ def test_pairs_are_the_same_padded_and_alone(name: str) -> None:
             torch.testing.assert_close(model(row)[0], hidden_BTD[i, : 6 - i])
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name not in READERS and PAGES[name].features is None])
+@pytest.mark.parametrize("name", OF_TEXTS)
 def test_every_token_of_a_source_counts(name: str) -> None:
     model, (source, *_) = built(name), sources(name, 1)
     tokens = torch.from_numpy(np.stack(texts(6)))

@@ -45,6 +45,7 @@ MAY_KNOW: dict[str, set[str]] = {
         "data.processor",
         "data.text.tokenizer",
         "data.bitext.numbers",
+        "data.pictures.captions",
         "data.pictures.processor",
         "data.recordings.processor",
         "data.signals.processor",

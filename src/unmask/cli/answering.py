@@ -86,13 +86,14 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--metric",
         metavar="NAME",
-        help="with --pairs: bleu (default), rouge for summaries, dialogue, parsing, code, exact for one right form",
+        help="with --pairs: bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one "
+        "right form",
     )
     sub.add_argument(
         "--known",
         nargs="+",
         metavar="FILE",
-        help="with --pairs: training pairs, to compare with the target of the most similar source",
+        help="with --pairs: training pairs, to compare with their most frequent target, and that of the nearest source",
     )
     sub.add_argument("--turns", type=int, metavar="N", help="with --pairs: previous turns of a dialogue to read")
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")

@@ -28,7 +28,7 @@ def add_verbs(verbs: Any) -> None:
         "text",
         nargs="?",
         help=f"a text (default: {ANIMAL}); the source for a translator; the file of a picture or a "
-        "recording for a model of these",
+        "recording for a model that reads these",
     )
     sub.add_argument(
         "--pair",
@@ -187,11 +187,13 @@ def _title(name: str, options: argparse.Namespace) -> str:
 
 def _attention(options: argparse.Namespace) -> Data:
     opened = _opened(options.model)
-    if options.text is None and (opened.reads_pictures or opened.reads_recordings):
-        items = "pictures" if opened.reads_pictures else "recordings"
+    if options.text is None and (opened.reads_pictures or opened.reads_recordings or opened.captions):
+        items = "recordings" if opened.reads_recordings else "pictures"
         raise UnmaskError(f"This model reads {items}: name the file of one.")
     text = ANIMAL if options.text is None else options.text
     found = opened.attention(text, options.pair, options.kind, part_of(options))
+    if "layers" not in found:
+        return found
     layer = counted(options.layer, found["layers"], "layer") if options.layer is not None else 0
     heads = [counted(head, found["heads"], "head") for head in options.heads or []]
     start = {"layer": layer, "heads": heads or list(range(found["heads"])), "mode": "heads"}

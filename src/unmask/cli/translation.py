@@ -50,8 +50,8 @@ def add_training(verbs: Any) -> None:
         "--pairs",
         nargs="+",
         metavar="FILE",
-        help="two aligned files (or .npy and texts), one table, a file of dialogues, trees or commands, or "
-        "hub:owner/name",
+        help="two aligned files (or .npy and texts), one table, a file of dialogues, trees or commands, "
+        "hub:owner/name, or a folder of pictures with captions.tsv",
     )
     sub.add_argument(
         "--data",
@@ -67,7 +67,7 @@ def add_training(verbs: Any) -> None:
     add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--tokens", "N", "target tokens of a step")
     add_field(sub, "--vocabulary.size", "N", "pieces to learn")
-    add_field(sub, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code or exact")
+    add_field(sub, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
     add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, if they do not have the usual names")
     add_field(sub, "--encoding", "NAME", ENCODING)
     sub.add_argument("--resume", action="store_true", help=RESUME)
@@ -82,11 +82,13 @@ def add_answering(verbs: Any) -> None:
         verbs,
         "translate",
         _translate,
-        "Translate lines of text, or vectors: unmask translate --model FOLDER < FILE.",
+        "Translate lines of text, or vectors, or caption pictures: unmask translate --model FOLDER < FILE.",
         fields=True,
     )
     needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or a Marian folder"))
-    sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
+    sub.add_argument(
+        "texts", nargs="*", help="texts, or files of pictures; without any, lines of --file or of standard input"
+    )
     sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
     encoding_option(sub)
     add_field(sub, "--beam-size", "N", "hypotheses that the search keeps")

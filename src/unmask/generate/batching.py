@@ -18,9 +18,9 @@ from unmask.generate.trace import Hypothesis
 from unmask.generate.writing import generate
 from unmask.kernels.threads import a_thread_each, workers
 from unmask.models.writer import Writer
-from unmask.types import Batch
+from unmask.types import Batch, Unread
 
-Source = Sequence[int] | np.ndarray
+Source = Sequence[int] | np.ndarray | Unread
 LEAST = 256
 """Tokens of the smallest batch that is worth a separate thread."""
 
@@ -39,7 +39,8 @@ def generate_all(
 ) -> Iterator[list[Hypothesis]]:
     """The hypotheses of each source, in the order of the sources. Reads sources and yields hypotheses window by window.
 
-    sources  token ids of each source, special tokens included, as in training; or a vector [1, F] for each source
+    sources  token ids of each source, special tokens included, as in training; or a vector [1, F] for each source;
+             or sources that are `Unread`
     end      id of the token that ends a text        pad  id that fills short sources
     tokens   the most places in memory at once, padding included, times the hypotheses of a source. On a CPU, the
              batches of all threads share this number (`threads.a_thread_each`). Sampling computes one batch at a time,
@@ -65,9 +66,9 @@ def generate_all(
         answers: dict[int, list[Hypothesis]] = {}
         lengths = [len(source) for source in some]
         parts = list(batches(lengths, _places(sum(lengths), room, threads or 1), first))
-        read = [rectangle([some[row] for row in rows], pad) for rows in parts]
+        filled = [rectangle([some[row] for row in rows], pad) for rows in parts]
         fitting = max(1, round(room / max(len(rows) * max(lengths[row] for row in rows) for rows in parts)))
-        found = map(write, read) if threads is None else a_thread_each(write, read, device, most=fitting)
+        found = map(write, filled) if threads is None else a_thread_each(write, filled, device, most=fitting)
         for rows, hypotheses in zip(parts, found, strict=True):
             answers.update(zip(rows, hypotheses, strict=True))
         yield from (answers[row] for row in range(len(some)))
@@ -106,14 +107,16 @@ def batches(lengths: Sequence[int], tokens: int, first: int = 0) -> Iterator[lis
 
 def rectangle(sources: Sequence[Source], pad: int) -> Batch:
     """A Batch [B, S] with one source in each row, padded on the right; `documents` is None without padding. A vector
-    becomes a row with one place."""
+    becomes a row with one place, and an `Unread` source that of its example."""
+    if isinstance(sources[0], Unread):
+        return sources[0].together(sources)
     if isinstance(sources[0], np.ndarray) and sources[0].ndim == 2:
-        return Batch.of_vectors(torch.from_numpy(np.concatenate(sources)))
+        return Batch.of_vectors(torch.from_numpy(np.concatenate([np.asarray(one) for one in sources])))
     lengths = [len(source) for source in sources]
     longest = max(lengths)
     filled = np.full((len(sources), longest), pad, np.int64)
     for row, source in zip(filled, sources, strict=True):
-        row[: len(source)] = source
+        row[: len(source)] = np.asarray(source)
     if min(lengths) == longest:
         return Batch(torch.from_numpy(filled))
     real = torch.arange(longest) < torch.tensor(lengths)[:, None]

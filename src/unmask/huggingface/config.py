@@ -15,6 +15,7 @@ from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import (
     albert,
     bert,
+    captioner,
     cct,
     convs2s,
     cpc,
@@ -96,6 +97,8 @@ TABLES: dict[str, Table[Any]] = {
         seq2seq.SEQ2SEQ,
         convs2s.CONVS2S,
         vector_decoder.VECTOR_DECODER,
+        captioner.PUBLISHED,
+        captioner.OWN,
     )
 }
 """Model type -> table. The first table without an obstacle writes a model."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from unmask.data.bitext.numbers import Numbers
+from unmask.data.pictures.captions import Captions
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
 from unmask.data.recordings.processor import RecordingProcessor
@@ -118,7 +119,7 @@ class Sides(ProcessorFiles[Tokenizer]):
     """For encoder–decoders: a `Tokenizer` with one vocabulary, or with one for each side."""
 
     processor = Tokenizer
-    files = (
+    files: tuple[str, ...] = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
         *("special_tokens_map.json", "added_tokens.json"),
@@ -221,5 +222,20 @@ class Signals(ProcessorFiles[SignalProcessor]):
         return processor.for_model(model.config).save(folder)
 
 
+class PicturesAndTexts(Sides):
+    """For models that write on pictures: the source is a picture. The files are those of an `ImageProcessor` and of a
+    tokenizer."""
+
+    files = (*Sides.files, *Images.files)
+
+    def open(self, folder: Path, config: Any) -> Tokenizer:
+        return Captions(super().open(folder, config).side, ImageProcessor.load(folder).for_model(config))
+
+    def save(self, tokenizer: Tokenizer, folder: Path, model: Any) -> list[str]:
+        assert isinstance(tokenizer, Captions)
+        return [*super().save(tokenizer, folder, model), *tokenizer.images.for_model(model.config).save(folder)]
+
+
 TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
 PICTURES, RECORDINGS, SIGNALS = Images(), Recordings(), Signals()
+CAPTIONS = PicturesAndTexts()

@@ -2,6 +2,7 @@
 
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
+from unmask.models.captioner import Captioner
 from unmask.models.causal import CausalModel
 from unmask.models.cct import Cct
 from unmask.models.convs2s import ConvS2S
@@ -31,6 +32,7 @@ __all__ = [
     "T5",
     "Albert",
     "Bert",
+    "Captioner",
     "CausalModel",
     "Cct",
     "ConvS2S",

@@ -31,6 +31,8 @@ class EncoderDecoderConfig(ModelConfig, ABC):
     start: int
     end: int
 
+    reads_pictures = False  # whether the sources are pictures
+
     @property
     def offers(self) -> frozenset[str]:
         return frozenset()
@@ -42,7 +44,8 @@ class EncoderDecoderConfig(ModelConfig, ABC):
 
 
 class TextToTextConfig(EncoderDecoderConfig, ABC):
-    """The base of the configs of encoder–decoders that read a text and write one, and how they are built of parts."""
+    """The base of the configs of encoder–decoders that read a text or a picture and write a text, and how they are
+    built of parts."""
 
     @abstractmethod
     def tables(self) -> tuple[Token, Token]:
@@ -51,6 +54,10 @@ class TextToTextConfig(EncoderDecoderConfig, ABC):
     @abstractmethod
     def embedding(self, token: Token) -> Embedding:
         """The embedding of tokens and their positions."""
+
+    def source_embedding(self, token: Token) -> Embedding:
+        """The embedding of the source: as that of the target."""
+        return self.embedding(token)
 
     @abstractmethod
     def encoder(self) -> nn.Module:
@@ -73,7 +80,7 @@ class TextToTextConfig(EncoderDecoderConfig, ABC):
         heads = {"next": Head("next_token")} if heads is None else heads
         read, written = self.tables()
         model = self.assemble(
-            source=self.embedding(read),
+            source=self.source_embedding(read),
             target=self.embedding(written),
             encoder=self.encoder(),
             decoder=self.decoder(),

@@ -62,9 +62,9 @@ class TransformerModel(TextToText):
         return memory_BSD
 
     def _embed(self, embedding: Embedding, batch: Batch) -> Tensor:
-        if not _packed(batch):
+        if not _packed(batch) and batch.signal is None:  # a picture has as many places as its embedding
             self.check_length(batch.tokens.shape[1])
-        x_BTD: Tensor = embedding(batch.tokens, positions_BT=batch.positions)
+        x_BTD: Tensor = embedding(batch.tokens, positions_BT=batch.positions, signal=batch.signal)
         return x_BTD
 
     @torch.no_grad()

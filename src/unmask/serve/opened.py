@@ -11,6 +11,7 @@ import numpy as np
 
 from unmask import huggingface
 from unmask.config import read_json
+from unmask.data.pictures.captions import UnreadPicture
 from unmask.data.pictures.decoding import decode
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
@@ -32,6 +33,7 @@ from unmask.serve.translator import Translator
 from unmask.tasks.recordings import RecordingTask
 from unmask.tasks.signals import SignalForm, SignalTask
 from unmask.visualize import attention, beam
+from unmask.visualize.captions import over_words
 from unmask.visualize.forecasts import forecast, forecasts
 from unmask.visualize.masking import masking, spans
 from unmask.visualize.numbers import Data
@@ -129,6 +131,11 @@ class Opened:
         return "pictures" in self.model.config.offers
 
     @property
+    def captions(self) -> bool:
+        """Whether the model writes texts on pictures."""
+        return self.translator is not None and self.translator.model.config.reads_pictures
+
+    @property
     def reads_recordings(self) -> bool:
         """Whether the model reads recordings in place of texts."""
         return "recordings" in self.model.config.offers
@@ -164,6 +171,8 @@ class Opened:
         """
         if part is not None and not self.reads_recordings:
             raise UnmaskError("Only a recording has a begin and an end in seconds: leave --begin and --end out.")
+        if self.captions:
+            return self.captioned(text, pair)
         if not (self.reads_pictures or self.reads_recordings):
             return attention.whole(self.model, self.reading(text, pair), kind)
         if pair is not None:
@@ -176,6 +185,20 @@ class Opened:
             return over_recording(self.model, self.recording_processor, samples_N, begin=part.begin)
         processor = self.image_processor
         return over_picture(self.model, processor, decode(Path(text), processor.channels))
+
+    def captioned(self, source: str, caption: str | None = None) -> Data:
+        """The patches of a picture that each word of its caption attends to.
+
+        source   as for `Captions`
+        caption  None: the model writes it
+
+        Raises UnmaskError for a picture that cannot be read.
+        """
+        assert self.translator is not None
+        [picture] = self.translator.tokenizer.ids([source])
+        found = self.translator.alignment(source, self.translator([source])[0] if caption is None else caption)
+        assert isinstance(picture, UnreadPicture)
+        return over_words(picture.read(), found.target, np.array(found.weights))
 
     def samples(self, source: Path | bytes, part: Part = WHOLE) -> np.ndarray:
         """[N] float32: a part of a recording, somewhat more than the views show. Raises UnmaskError if it cannot be

@@ -138,7 +138,8 @@ class Translator:
         )
         for text, own in zip(texts, ids, strict=True):
             translations = [self._translated(hypothesis) for hypothesis in next(found)] if len(own) else []
-            answer = Answer(text, translations, len(own) >= self.longest, self.tokenizer.lacking(own))
+            cut = len(self.tokenizer.shortened(own, self.longest - 1)) < len(own)
+            answer = Answer(text, translations, cut, self.tokenizer.lacking(own))
             self.cut, self.unknown = self.cut + answer.cut, self.unknown + bool(answer.unknown)
             self.endless += sum(not one.finished for one in translations)
             yield answer
@@ -164,15 +165,16 @@ class Translator:
         )
 
     def alignment(self, source: str, translation: str) -> Alignment:
-        """Attention weights [tokens of the translation and the end token, tokens of the source and the end token]; each
-        row is a distribution. Texts that are too long for the model are cut. Raises UnmaskError for a model without
-        attention."""
+        """Attention weights [tokens of the translation and the end token, tokens of the source and the end token], for
+        a picture [tokens, places]; each row is a distribution. Texts that are too long for the model are cut. Raises
+        UnmaskError for a model without attention."""
         tokenizer, target = self.tokenizer, self.tokenizer.target
-        read, written = (one[: self.longest - 1] for one in (tokenizer.ids([source])[0], target.ids([translation])[0]))
+        read = tokenizer.shortened(tokenizer.ids([source])[0], self.longest - 1)
+        written = target.ids([translation])[0][: self.longest - 1]
         batch = collate_pairs([read], [written], tokenizer.pad, tokenizer.start, tokenizer.end)
         with torch.inference_mode():  # a copy, because other threads may use the model at the same time
             weights_TS = twin(self.model).alignment(batch.to(self.device))[0]
-        names = [[*map(_shown, pieces), "</s>"] for pieces in (tokenizer.pieces(read), target.pieces(written))]
+        names = [[*map(_shown, places)] for places in (tokenizer.places(read), target.places(written))]
         return Alignment(names[0], names[1], weights_TS.float().cpu().tolist())
 
 

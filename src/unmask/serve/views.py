@@ -185,6 +185,8 @@ def _attention(asked: Asked) -> Data:
     if asked.fields.get("rollout"):
         return attention.rolled(*asked.reading(), kind or "encoder")
     if "layer" not in asked.fields:
+        if asked.opened.captions:
+            return asked.opened.captioned(asked.text(), asked.maybe("pair"))
         if (opened := asked.opened).reads_recordings:
             samples_N = opened.samples(asked.recording())
             return over_recording(opened.model, opened.recording_processor, samples_N, attention.overview)

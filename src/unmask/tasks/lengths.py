@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unmask.data.text.tokenizer import Tokenizer, shorten
+from unmask.data.text.splitter import shorten
+from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
 Long = Literal["truncate", "head+tail", "window-mean", "window-max", "error"]

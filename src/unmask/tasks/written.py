@@ -16,7 +16,8 @@ from unmask.data.bitext.pairs import Bitext, Report
 from unmask.data.labelled import dataset
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Choices, Question, Row
-from unmask.data.text.tokenizer import Tokenizer, shorten
+from unmask.data.text.splitter import shorten
+from unmask.data.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from unmask.tasks.task import Task

@@ -15,9 +15,9 @@ from torch import Tensor
 from unmask.data.loader import TOKENS_AT_ONCE, Collated, Loader, MicroBatches
 from unmask.data.order import WINDOW, ByLength
 from unmask.errors import UnmaskError
-from unmask.types import Batch, Target
+from unmask.types import Batch, Target, Unread
 
-Sentence = Sequence[int] | np.ndarray
+Sentence = Sequence[int] | np.ndarray | Unread
 
 
 def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad: int, start: int, end: int) -> Batch:
@@ -26,21 +26,26 @@ def collate_pairs(sources: Sequence[Sentence], targets: Sequence[Sentence], pad:
     For a target y1 … yn, tokens [B, T] are start, y1 … yn, and the values of `targets["next"]` are y1 … yn, end, at the
     places [M] that are not padding. `source.tokens` [B, S] are the source and `end`. Padding is on the right;
     `documents` is 1 for tokens and 0 for padding, or None without padding. If each source is a vector [1, F], the
-    source is `Batch.of_vectors` of them.
+    source is `Batch.of_vectors` of them; if it is `Unread`, its example.
     """
     _check_equal(sources, targets)
-    read, written = _Ragged(sources), _Ragged(targets)
+    written = _Ragged(targets)
     tokens = torch.from_numpy(written.padded(pad, first=start))  # start, y1 … yn
     following = written.padded(pad, last=end).reshape(-1)  # y1 … yn, end
     documents = written.documents()
     places = np.arange(len(following)) if documents is None else np.flatnonzero(documents.numpy())
     target = Target(torch.from_numpy(places), torch.from_numpy(following[places]))
-    return Batch(tokens, documents=documents, targets={"next": target}, source=_source_rows(read, pad, end))
+    return Batch(tokens, documents=documents, targets={"next": target}, source=source_batch(sources, pad, end))
 
 
 def source_batch(sources: Sequence[Sentence], pad: int, end: int) -> Batch:
     """Collate sources to a batch [B, S], each followed by `end`, as in `collate_pairs`."""
-    return _source_rows(_Ragged(sources), pad, end)
+    if len(sources) and isinstance(sources[0], Unread):
+        return sources[0].together(sources)
+    ragged = _Ragged(sources)
+    if ragged.values.ndim == 2:
+        return Batch.of_vectors(torch.from_numpy(ragged.values))
+    return Batch(torch.from_numpy(ragged.padded(pad, last=end)), documents=ragged.documents())
 
 
 class PairSource:
@@ -56,12 +61,13 @@ class PairSource:
         _check_equal(sources, targets)
         if not len(sources):
             raise UnmaskError("There are no pairs to train on.")
-        self._sources, self._targets = _Ragged(sources), _Ragged(targets)
-        self.sources, self.cost = self._sources.lengths + 1, self._targets.lengths + 1
+        self._sources = sources if isinstance(sources[0], Unread) else _Ragged(sources)
+        self._targets = _Ragged(targets)
+        self.sources, self.cost = _lengths(sources) + 1, self._targets.lengths + 1
         self.longer = np.maximum(self.sources, self.cost)
 
-    def read(self, unit: int) -> tuple[np.ndarray, np.ndarray]:
-        """The ids, or the vector [1, F], of a source, and the ids of its target."""
+    def read(self, unit: int) -> tuple[Sentence, np.ndarray]:
+        """The ids, or the vector [1, F], of a source, or a source that is `Unread`, and the ids of its target."""
         return self._sources[unit], self._targets[unit]
 
 
@@ -73,7 +79,7 @@ class PairRows:
     start: int
     end: int
 
-    def __call__(self, pairs: list[tuple[np.ndarray, np.ndarray]], rng: np.random.Generator) -> Batch:
+    def __call__(self, pairs: list[tuple[Sentence, np.ndarray]], rng: np.random.Generator) -> Batch:
         sources, targets = zip(*pairs, strict=True)
         return collate_pairs(sources, targets, self.pad, self.start, self.end)
 
@@ -107,11 +113,16 @@ def _check_equal(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> No
         raise UnmaskError(f"There are {len(sources):,} sources but {len(targets):,} targets.")
 
 
+def _lengths(sequences: Sequence[Sentence]) -> np.ndarray:
+    """The length of each."""
+    return np.fromiter(map(len, sequences), np.int64, len(sequences))
+
+
 class _Ragged:
     """Concatenated sequences of different lengths: values [all], or [all, F] of vectors, and the begin of each."""
 
     def __init__(self, sequences: Sequence[Sentence]) -> None:
-        self.lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+        self.lengths = _lengths(sequences)
         self.begins = np.cumsum(self.lengths) - self.lengths
         parts = [np.asarray(sequence) for sequence in sequences if len(sequence)]
         self.values = np.concatenate(parts) if parts else np.empty(0)
@@ -139,9 +150,3 @@ class _Ragged:
         if (self.lengths == longest).all():
             return None
         return torch.from_numpy((np.arange(longest + 1) <= self.lengths[:, None]).astype(np.int64))
-
-
-def _source_rows(sources: _Ragged, pad: int, end: int) -> Batch:
-    if sources.values.ndim == 2:
-        return Batch.of_vectors(torch.from_numpy(sources.values))
-    return Batch(torch.from_numpy(sources.padded(pad, last=end)), documents=sources.documents())

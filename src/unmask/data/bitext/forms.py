@@ -1,4 +1,5 @@
-"""Forms of files that hold pairs of texts but are not tables: dialogues, trees, the commands of SCAN."""
+"""Forms of files that hold pairs of texts but are not tables: dialogues, trees, the commands of SCAN, questions of
+SQuAD."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from typing import Any
 from unmask.data.bitext import trees
 from unmask.data.files.lines import lines
 from unmask.data.files.tables import column_of, format_by_name, rows
+from unmask.data.labelled import squad
+from unmask.data.labelled.rows import Question
 from unmask.errors import UnmaskError
 
 BETWEEN = " | "
@@ -18,8 +21,9 @@ BETWEEN = " | "
 TURNS = 3
 """Previous turns that are read, by default."""
 
-Found = Iterator[tuple[int, str, str]]
-"""The number of each pair (that of its line, if a line has one pair), its source and its target."""
+Found = Iterator[tuple[int, str, str] | tuple[int, str, str, tuple[str, ...]]]
+"""The number of each pair (that of its line, if a line has one pair), its source, its target, and further targets that
+are right."""
 
 _COMMAND = re.compile(r"IN: *(.*?) +OUT: *(.*)")
 _TREE = re.compile(r"\([^\t]*\)")
@@ -43,6 +47,8 @@ def form_of(path: Path, format: str | None, encoding: str | None) -> Form | None
     """The form of this name, or without a name that of the file; None for a table or plain text."""
     if format is not None:
         return FORMS.get(format)
+    if squad.nested(path):
+        return FORMS["squad"]
     if format_by_name(path) not in (None, "jsonl"):
         return None
     first = next((line.strip() for _, line in lines(path, encoding=encoding) if line.strip()), "")
@@ -81,6 +87,18 @@ def dialogues(path: Path, encoding: str | None, turns: int) -> Found:
             yield count, BETWEEN.join(said[max(0, place - turns) : place]), said[place]
 
 
+def questions(path: Path, encoding: str | None, turns: int) -> Found:
+    """The questions of a SQuAD file and their answers, without the paragraphs: closed-book questions (Roberts et al.
+    2020, "How Much Knowledge Can You Pack Into the Parameters of a Language Model?"). The first answer is learned, all
+    are right. Questions without an answer are left out, and pairs are numbered through the file. Raises UnmaskError as
+    `squad.read` does."""
+    for number, row in enumerate(squad.read(path, scoring=True, encoding=encoding).rows, 1):
+        assert isinstance(row, Question)
+        if row.golds:
+            first, *others = row.golds
+            yield number, row.text, first, tuple(others)
+
+
 def _turns(place: str, values: Mapping[str, Any]) -> list[str]:
     column = column_of(values, ("turns", "dialogue"))
     found = values.get(column) if column else None
@@ -104,5 +122,6 @@ FORMS: Mapping[str, Form] = {
     "scan": Form(lambda line: _COMMAND.fullmatch(line) is not None, commands),
     "trees": Form(lambda line: _TREE.fullmatch(line) is not None, bracketed),
     "dialogues": Form(lambda line: _TALK.match(line) is not None, dialogues),
+    "squad": Form(lambda line: False, questions),  # a file of one object, which `form_of` recognises
 }
 """Name of a form, as in `--format` -> how it is read."""

@@ -36,6 +36,8 @@ class Numbers(Tokenizer):
     A source becomes one item, the vector [1, F]. `target` is the tokenizer of the texts.
     """
 
+    reads_texts = False
+
     def __init__(self, side: Side, features: int) -> None:
         super().__init__(side)
         self.features = features

@@ -141,3 +141,17 @@ class Side:
     added: frozenset[str] = frozenset()
     templates: tuple[Template, Template] | None = None
     sentinels: bool = False
+
+
+def shorten(lengths: Sequence[int], room: int) -> list[int]:
+    """Lengths of one or two sequences after removing pieces of the longer one until at most `room` are left."""
+    if sum(lengths) <= room:
+        return list(lengths)
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    if first < second:
+        kept = min(first, (room + 1) // 2)
+        return [kept, room - kept]
+    kept = min(second, room // 2)
+    return [room - kept, kept]

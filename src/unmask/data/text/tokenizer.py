@@ -19,7 +19,7 @@ from unmask.data.processor import Processor, Region
 from unmask.data.text import library, tokenizer_files, vocabulary_files
 from unmask.data.text.library import Library
 from unmask.data.text.sentinels import SENTINEL, SENTINELS, sentinel, sentinel_ids
-from unmask.data.text.splitter import Encoding, Side, Splitter, Template
+from unmask.data.text.splitter import Encoding, Side, Splitter, Template, shorten
 from unmask.data.text.vocabulary import learn
 from unmask.errors import UnmaskError
 from unmask.types import Example
@@ -48,6 +48,8 @@ class Tokenizer(Processor[str]):
     specials: frozenset[int]
     start: int  # first input of a decoder: the padding, as in Marian and T5
     end: int  # end of a target text: `sep`
+
+    reads_texts = True  # whether sources are texts, not vectors or pictures
 
     def __init__(self, side: Side, target: Side | None = None) -> None:
         """Build from the side of the sources and, if it differs, that of the targets."""
@@ -260,7 +262,19 @@ class Tokenizer(Processor[str]):
     def closed(self, ids: np.ndarray, most: int) -> np.ndarray:
         """The input of an encoder–decoder [T]: the ids of a source and `end`, `most` in all at most; surplus ids are
         cut off."""
-        return np.append(ids[: most - 1], np.int32(self.end))
+        return np.append(self.shortened(ids, most - 1), np.int32(self.end))
+
+    def shortened(self, ids: np.ndarray, most: int) -> np.ndarray:
+        """The first `most` ids of a source."""
+        return ids[:most]
+
+    def places(self, ids: np.ndarray) -> list[str]:
+        """The name of each place that an encoder–decoder reads: the pieces of a source, and its end."""
+        return [*self.pieces(ids), "</s>"]
+
+    def of_requests(self) -> Tokenizer:
+        """The tokenizer for sources that others send: it reads no files of this machine."""
+        return self
 
     def example(self, item: str) -> Example:
         """A text between its special tokens: tokens and segments [T]; like `ids`, it reads plain characters."""
@@ -376,17 +390,3 @@ def _array(values: Sequence[Any]) -> np.ndarray:
 
 def _row(values: Sequence[int]) -> np.ndarray:
     return np.array(values, dtype=np.int64)
-
-
-def shorten(lengths: Sequence[int], room: int) -> list[int]:
-    """Lengths of one or two sequences after removing pieces of the longer one until at most `room` are left."""
-    if sum(lengths) <= room:
-        return list(lengths)
-    if len(lengths) == 1:
-        return [room]
-    first, second = lengths
-    if first < second:
-        kept = min(first, (room + 1) // 2)
-        return [kept, room - kept]
-    kept = min(second, room // 2)
-    return [room - kept, kept]

@@ -8,6 +8,8 @@ from unmask.errors import unknown
 from unmask.runs.lectures import (
     attention,
     coreference,
+    documents,
+    knowledge,
     masking,
     pictures,
     pretraining,
@@ -28,12 +30,14 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": (*words.ENTRIES, *word_models.ENTRIES),
     "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
     "Attention": attention.ENTRIES,
+    "Documents": documents.ENTRIES,
     "The Transformer": transformer.ENTRIES,
     "Writing": writing.ENTRIES,
     "Text to text": texts.ENTRIES,
     "Pre-training": (*pretraining.ENTRIES, *masking.ENTRIES, *word_models.CONTEXTUAL),
     "Systems": systems.ENTRIES,
     "Mentions": coreference.ENTRIES,
+    "Knowledge and pictures": knowledge.ENTRIES,
     "Pictures": pictures.ENTRIES,
     "Sound and records": (*signals.ENTRIES, *sound.ENTRIES),
 }

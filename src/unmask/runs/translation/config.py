@@ -53,7 +53,8 @@ class Learning(Config):
 class Translation(Config):
     """All settings of a translation run; `systems.py` has named ones.
 
-    model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder or T5; its vocabulary and special ids are the tokenizer's
+    model   a Transformer, Seq2Seq, ConvS2S, VectorDecoder, Captioner or T5; its vocabulary and special ids are the
+            tokenizer's
     start   a folder whose weights and vocabulary to continue from (`translation.origin.starting_from`); None: new ones
     search  the default search of `unmask translate`; evaluations during the run are greedy
     """

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.bitext.forms import TURNS
-from unmask.data.bitext.numbers import Numbers
 from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
@@ -77,8 +76,8 @@ def evaluate_pairs(
         write_text(Path(out), "".join(f"{line}\n" for line in _lines(found, texts)))
     if how.tokenised and not force:
         refuse_tokenised("hypotheses", texts)
-    buckets = []  # vectors have no length
-    if how.by_length and not isinstance(translator.tokenizer, Numbers):
+    buckets = []  # vectors and pictures have no length
+    if how.by_length and translator.tokenizer.reads_texts:
         buckets = scores.by_length(found.sources, texts, found.references, BOUNDS, force=True)
     used = translator.search
     assert isinstance(used, Search)
@@ -89,7 +88,7 @@ def evaluate_pairs(
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
         "scores": {name: asdict(score(texts, found.references)) for name, score in how.reported(found).items()},
-        "plain": how.plain(found, known),
+        "plain": how.plain(found, known, near=translator.tokenizer.reads_texts),
         "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from unmask import huggingface
 from unmask.data.bitext import numbers
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.bitext.pairs import Bitext
+from unmask.data.pictures.captions import Captions
+from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.text import subwords
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
 from unmask.runs.translation.config import Translation
-from unmask.runs.translation.texts import DATE_VECTORS, DATES
+from unmask.runs.translation.texts import DATE_VECTORS, DATES, DIGITS
 from unmask.train.optim import ADAFACTOR
 
 
@@ -29,14 +32,16 @@ def starting_from(config: Translation, folder: Path | str) -> Translation:
         config = config.replace(training={"optimizer": ADAFACTOR})
     if model.features is not None and config.texts.train == (DATES,):
         config = config.replace(texts={"train": (DATE_VECTORS,)})
+    if model.reads_pictures and config.texts.train == (DATES,):
+        config = config.replace(texts={"train": (DIGITS,)})
     return replace(config, model=model, start=str(folder))
 
 
 def learned(config: Translation, train: Bitext) -> Tokenizer:
     """A vocabulary learned from the sources and targets of the training pairs, or from the targets alone if the sources
-    are vectors. Raises UnmaskError if they should be vectors but are not."""
+    are vectors or pictures. Raises UnmaskError if they should be vectors but are not."""
     wanted, vectors = config.vocabulary, config.model.features is not None
-    texts = train.targets if vectors else [*train.sources, *train.targets]
+    texts = train.targets if vectors or config.model.reads_pictures else [*train.sources, *train.targets]
     first = numbers.vector(train.sources[0]) if vectors else None
     if vectors and first is None:
         raise UnmaskError(
@@ -44,7 +49,15 @@ def learned(config: Translation, train: Bitext) -> Tokenizer:
             "vector: give numbers separated by spaces, or an array in a .npy file."
         )
     found = subwords.train(texts, wanted.size, wanted.kind, normalization=wanted.normalization)
+    if config.model.reads_pictures:
+        return Captions(found.side, images(config.model))
     return found if first is None else Numbers(found.side, len(first))
+
+
+def images(model: Any) -> ImageProcessor:
+    """The processor of the pictures that a model of this config reads."""
+    half = (0.5,) * model.channels
+    return ImageProcessor(size=model.size, patch=model.patch, mean=half, std=half)
 
 
 def vocabulary(folder: Path | str) -> Tokenizer:
@@ -57,7 +70,8 @@ def vocabulary(folder: Path | str) -> Tokenizer:
 
 def kept(checkpoint: Path, config: Translation) -> Tokenizer:
     """The vocabulary that a run has saved in one of its checkpoints."""
-    return Tokenizer.load(checkpoint, written=True) if config.model.features is None else vocabulary(checkpoint)
+    texts = config.model.features is None and not config.model.reads_pictures
+    return Tokenizer.load(checkpoint, written=True) if texts else vocabulary(checkpoint)
 
 
 def settled(config: Translation, tokenizer: Tokenizer) -> Translation:

@@ -1,9 +1,10 @@
 """Plain texts to compare with, without a model: the first sentences of a source, a tree that branches to the right, the
-target of the most similar source."""
+most frequent target, the target of the most similar source."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,6 +32,11 @@ def right_branching(source: str, label: str = "VP") -> str:
     opened = [f"({label} XX" for _ in words[1:-1]]
     last = ["XX"] if len(words) > 1 else []
     return " ".join(["(S", *["XX"][: len(words)], *opened, *last, *[f"){label}"] * len(opened), *sign, ")S"])
+
+
+def frequent(known: Bitext) -> str:
+    """The most frequent of the known targets, of equally frequent ones the first."""
+    return Counter(known.targets).most_common(1)[0][0]
 
 
 def nearest(known: Bitext, sources: Sequence[str]) -> list[str]:

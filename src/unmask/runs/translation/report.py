@@ -5,12 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from unmask.data.files.png import png
+from unmask.data.pictures import compositions
+from unmask.data.pictures.captions import UnreadPicture
 from unmask.errors import UnmaskError
 from unmask.runs.report import Answers, Report, Rows, answers, curve, history, of_one_run
 from unmask.runs.translation.ending import hardly_learned
+from unmask.runs.translation.texts import DIGITS
 from unmask.serve.translator import Translator
 from unmask.train import report
 from unmask.train.metrics import require_run
+from unmask.visualize.captions import lit
 
 CURVES = (
     ("Loss per token (nats)", "next/nll"),
@@ -46,7 +53,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         sections += curve(title, key, {"training": train, "dev": heldout})
     if probed := answers(folder, 5):
         sections.append(_written(probed))
-        sections += _maps(folder, [probe["text"] for probe, _ in probed[:MAPS]])
+        sections += _maps(folder, run, [probe["text"] for probe, _ in probed[:MAPS]])
     return of_one_run(folder, "Translation", run, sections)
 
 
@@ -68,11 +75,16 @@ def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
     return report.Table("Translations during training", ["", "text"], rows[:-1])
 
 
-def _maps(folder: Path, sources: list[str]) -> list[report.Heatmap]:
-    """The attention of the finished model; empty for a run that has not ended, or a model without attention."""
+def _maps(folder: Path, run: dict[str, Any], sources: list[str]) -> list[report.Heatmap] | list[report.Gallery]:
+    """The attention of the finished model; empty for a run that has not ended, or a model without attention.
+
+    sources  those of texts; pictures are made or read again, because samples have their names alone
+    """
     if not (folder / "model.safetensors").exists():
         return []
     translator = Translator(folder)
+    if translator.model.config.reads_pictures:
+        return _pictures(translator, run)
     try:
         found = [translator.alignment(source, translator([source])[0]) for source in sources]
     except UnmaskError:
@@ -82,3 +94,22 @@ def _maps(folder: Path, sources: list[str]) -> list[report.Heatmap]:
         report.Heatmap(f"Attention: {title}", one.target, one.source, one.weights)
         for title, one in zip(titles, found, strict=True)
     ]
+
+
+def _pictures(translator: Translator, run: dict[str, Any]) -> list[report.Gallery]:
+    """The patches that each word of a caption attends to, for some pictures that are drawn here; empty for a run on
+    other pictures, which `unmask show attention` shows."""
+    texts = run["config"]["texts"]
+    if tuple(texts["train"]) != (DIGITS,):
+        return []
+    found = []
+    for source, target in compositions.pairs(MAPS, split="test"):
+        [item] = translator.tokenizer.ids([source])
+        assert isinstance(item, UnreadPicture)
+        picture = item.read()
+        one = translator.alignment(source, translator([source])[0])
+        cells = [report.Captioned(png(picture), ["the picture"], target)]
+        for word, weights in zip(one.target, one.weights, strict=True):
+            cells.append(report.Captioned(png(lit(picture, np.array(weights))), [word], target))
+        found.append(report.Gallery(f"Patches that each word attends to: {target}", cells))
+    return found

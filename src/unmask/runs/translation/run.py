@@ -103,7 +103,10 @@ class TrainTranslation(Run):
         self.baseline = {"next/nll": ending.unigram_loss(pairs.targets, self.dev_targets, end, tokenizer.size)}
         collate = partial(collate_pairs, pad=pad, start=start, end=end)
         self.heldout = [
-            collate([self.dev_sources[i][:most] for i in rows], [self.dev_targets[i][:most] for i in rows])
+            collate(
+                [tokenizer.shortened(self.dev_sources[i], most) for i in rows],
+                [self.dev_targets[i][:most] for i in rows],
+            )
             for rows in by_length(self.dev_sources, self.dev_targets, config.longest)
         ]
         super().__init__(

@@ -1,4 +1,4 @@
-"""How written texts are scored: translations, summaries, dialogues, trees, code, texts with one right form."""
+"""How written texts are scored: translations, summaries, dialogues, trees, code, answers, texts with one right form."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from unmask.data.bitext.pairs import Bitext
 from unmask.errors import unknown
 from unmask.metrics import code, parsing, rouge
 from unmask.metrics import translation as metrics
+from unmask.metrics.closed_book import NAMES as ANSWER_SCORES
+from unmask.metrics.closed_book import answer_score
 from unmask.metrics.diversity import distinct
 from unmask.metrics.hypotheses import References
 from unmask.metrics.translation import Score
-from unmask.runs.translation.plain import lead, nearest, right_branching
+from unmask.runs.translation.plain import frequent, lead, nearest, right_branching
 
 Scorer = Callable[[Sequence[str], References], Score]
 
@@ -53,11 +55,13 @@ class Scoring:
         """Name -> the settings of a score."""
         return {name: score(["a"], ["a"]).signature for name, score in self.of.items()}
 
-    def plain(self, pairs: Bitext, known: Bitext | None = None) -> dict[str, dict[str, float]]:
-        """The scores of the plain references, also of the targets of the nearest `known` sources, and their share of
-        exact texts, times 100."""
+    def plain(self, pairs: Bitext, known: Bitext | None = None, *, near: bool = True) -> dict[str, dict[str, float]]:
+        """The scores of the plain references, also of the most frequent of `known` targets and those of the nearest
+        `known` sources, and their share of exact texts, times 100."""
         written = {name: [answer(source) for source in pairs.sources] for name, answer in self.answers.items()}
         if known is not None:
+            written["most frequent"] = [frequent(known)] * len(pairs)
+        if known is not None and near:
             written["nearest"] = nearest(known, pairs.sources)
         exact = {name: metrics.exact_match_accuracy(texts, pairs.references) for name, texts in written.items()}
         return {name: {**self.values(texts, pairs), EXACT: 100 * exact[name]} for name, texts in written.items()}
@@ -99,10 +103,12 @@ SCORINGS: dict[str, Scoring] = {
         {name: partial(parsing.parsing, name) for name in parsing.NAMES},
         answers={"right-branching": right_branching},
     ),
+    "questions": Scoring("f1", {name: partial(answer_score, name) for name in ANSWER_SCORES}),
     "code": Scoring("bleu", {"bleu": code.code_bleu, "parses": code.parsable}),
     EXACT: Scoring(EXACT),
 }
-"""Name, as in `--metric` -> scores: of translations, summaries, dialogues, trees, code, texts with one right form."""
+"""Name, as in `--metric` -> scores: of translations, summaries, dialogues, trees, code, answers, texts with one right
+form."""
 
 
 def scoring(name: str) -> Scoring:

@@ -11,12 +11,13 @@ from typing import Any
 
 from unmask.generate import Limits, Search
 from unmask.models import ConvS2S, Seq2Seq, Transformer, convs2s, transformer
+from unmask.models.captioner import Captioner
 from unmask.models.encoder_decoder import EncoderDecoderConfig
 from unmask.models.vector_decoder import VectorDecoder
 from unmask.runs import catalogue
 from unmask.runs.translation import origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
-from unmask.runs.translation.texts import DATE_VECTORS, Texts
+from unmask.runs.translation.texts import DATE_VECTORS, DIGITS, Texts
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
 
@@ -68,6 +69,20 @@ def vector_decoder() -> Translation:
     """LSTM that generates a text from a vector: of an image, of a sentence, of a class (Vinyals et al. 2015)."""
     run = _run(VectorDecoder(dim=256, hidden=512), lr=2e-3)
     return run.replace(texts={"train": (DATE_VECTORS,)}, search={"limits": {"max_factor": None}})
+
+
+def captioner() -> Translation:
+    """A ViT reads a grey picture of 84 pixels, and the decoder of a Transformer writes its caption: minutes."""
+    sizes = {"dim": 128, "encoder_layers": 4, "decoder_layers": 2, "encoder_heads": 4, "decoder_heads": 4}
+    hidden = {"encoder_hidden": 512, "decoder_hidden": 256}
+    model = Captioner(size=84, patch=28, channels=1, positions="halves", dropout=0.1).replace(**sizes, **hidden)
+    return _run(model, lr=3e-3).replace(
+        texts={"train": (DIGITS,), "most": 8_000, "longest": 1_024, "tokens": 512, "heldout": 500, "scored": 200},
+        vocabulary={"kind": "word"},
+        learning={"label_smoothing": 0.0},
+        training={"minutes": 8.0, "optimizer": {"algorithm": "muon"}},
+        search={"beam_size": 1, "limits": {"max_length": 64, "max_factor": None}},
+    )
 
 
 def _recurrent(**fields: Any) -> Translation:
@@ -135,7 +150,9 @@ def tuned(folder: str) -> Translation:
 
 def dates(config: Translation) -> Translation:
     """The same system for the embedded pairs, dates or vectors to ISO dates: a small model of characters, about two
-    minutes."""
+    minutes. A system that reads pictures already has its digits, and stays as it is."""
+    if config.model.reads_pictures:
+        return config
     small = {"dim": 128, "dropout": 0.1}
     rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
     if hasattr(config.model, "cell"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -13,13 +14,19 @@ from unmask.data.bitext import dates
 from unmask.data.bitext import reading as bitext
 from unmask.data.bitext.forms import TURNS
 from unmask.data.bitext.pairs import Bitext
+from unmask.data.pictures import captions, compositions
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.runs.translation.scoring import EXACT, scoring
 
-DATES, DATE_VECTORS = "dates", "date-vectors"
-EMBEDDED: dict[str, Callable[..., Bitext]] = {DATES: dates.pairs, DATE_VECTORS: dates.vectors}
-"""Name of pairs that need no files -> function that makes them: dates to their ISO form, and vectors to dates."""
+DATES, DATE_VECTORS, DIGITS = "dates", "date-vectors", "digits"
+EMBEDDED: dict[str, Callable[..., Bitext]] = {
+    DATES: dates.pairs,
+    DATE_VECTORS: dates.vectors,
+    DIGITS: compositions.pairs,
+}
+"""Name of pairs that need no files -> function that makes them: dates to their ISO form, vectors to dates, and pictures
+of digits on a grid to captions."""
 
 AT_ONCE = 8_192  # tokens of a batch in evaluations
 NO_TABLE = "Columns and formats belong to a table: leave them out for two aligned files, and for dates."
@@ -29,20 +36,20 @@ NO_TABLE = "Columns and formats belong to a table: leave them out for two aligne
 class Texts(Config):
     """The pairs of a run, and the number of tokens of a step.
 
-    train, dev  two aligned files, sources and targets; or one table, or file of dialogues, trees or commands; or a name
-                in EMBEDDED, the default
+    train, dev  two aligned files, sources and targets; or one table, or file of dialogues, trees or commands; or a
+                folder of pictures with captions.tsv; or a name in EMBEDDED, the default
     columns     columns of the sources and the targets in a table
     format      format of one file, if it is not recognised: of a table, or dialogues, trees or scan
     turns       previous turns of a dialogue that are read
     encoding    encoding of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
-    most        most training pairs, the first ones; for dates, how many are made (50,000)
+    most        most training pairs, the first ones; for embedded ones, how many are made (50,000)
     heldout     pairs held out of training if there are no dev files
     longest     most tokens of a source or a target; longer training pairs are left out, and counted
     ratio       leave out pairs in which one text is this many times as long as the other
     tokens      target tokens of a step, over all processes
     scored      dev pairs that are translated and scored at every evaluation
-    metric      bleu for translations, rouge for summaries, dialogue, parsing, code, exact for texts with one right
-                form; one of its scores decides which weights are kept. None: exact for dates, else bleu
+    metric      bleu for translations, rouge for summaries, dialogue, parsing, code, questions, exact for texts with one
+                right form; one of its scores decides which weights are kept. None: exact for embedded pairs, else bleu
     allow_overlap  continue even if more than a tenth of the dev pairs are also training pairs
     """
 
@@ -96,10 +103,13 @@ def read_pairs(
     encoding: str | None = None,
     turns: int = TURNS,
 ) -> Bitext:
-    """Read the pairs of one table or of two aligned files; for a name in EMBEDDED, 1,000 dates that no run trains on.
+    """Read the pairs of one table, of two aligned files, or of a folder of pictures with captions; for a name in
+    EMBEDDED, 1,000 pairs that no run trains on.
     Raises UnmaskError for another number of names, and for columns or a format without a table."""
     if len(names) not in (1, 2):
         raise UnmaskError(f"Give pairs as one table or two aligned files, not as {len(names)} files.")
+    if _is_table(names) and captions.holds_captions(Path(names[0])):
+        return captions.captioned(Path(names[0]), columns=columns, encoding=encoding)
     if _is_table(names):
         return bitext.read(names[0], columns=columns, format=format, encoding=encoding, turns=turns)
     if columns or format:

@@ -177,6 +177,7 @@ class Pool:
             return Served(name, folder, kind, vectors=self.vectors(folder))
         if huggingface.holds_encoder_decoder(folder):
             translator = Translator(folder, device=self.device, precision=self.precision)
+            translator.tokenizer = translator.tokenizer.of_requests()
             written = WrittenPredictor(translator) if name in self.tasks else None
             return Served(name, folder, "translation", translator=translator, written=written)
         loaded = huggingface.load(folder, huggingface.SINGLE_STACK)

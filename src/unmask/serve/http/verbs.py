@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.bitext.numbers import Numbers
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
 from unmask.generate import Sampling, Search
@@ -80,7 +79,7 @@ def translate(served: Served, body: Body, settings: Settings) -> Ask:
     texts = _listed(body["texts"], settings)
     read = sum(map(len, translator.tokenizer.ids(texts)))
     # A translation is about as long as its source; a beam computes every hypothesis.
-    written = len(texts) * translator.search.limits.max_length if isinstance(translator.tokenizer, Numbers) else read
+    written = read if translator.tokenizer.reads_texts else len(texts) * translator.search.limits.max_length
     cost = _within(read + written * _width(translator.search), settings)
     return Ask(texts, partial(_translated, translator), _key("translate", translator.search), read, cost)
 
