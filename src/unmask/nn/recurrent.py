@@ -233,6 +233,16 @@ class Recurrent(nn.Module):
         outputs, last = kernels.run(self.kernel, x_BTD, given, _ragged(lengths_B, x_BTD.shape[1]))
         return outputs, RecurrentState(*last)
 
+    def outputs(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """The outputs of `forward` alone, from states of zero: in training on a CPU several times as fast.
+
+        lengths_B  as in `forward`, descending
+        """
+        lengths_B = _ragged(lengths_B, x_BTD.shape[1])
+        if not self.equations.fused:
+            return self.unrolled(x_BTD, None, lengths_B)[0]
+        return kernels.outputs(self.kernel, x_BTD, lengths_B)
+
     def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         """Read one token of each row. Returns the output [B, H] of the last layer and the state after the token.
 

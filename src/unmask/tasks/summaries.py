@@ -16,7 +16,7 @@ from unmask.data.recordings.segments import Framed
 from unmask.models.model import Model
 from unmask.tasks.batching import TOKENS_ELSEWHERE, answered, by_length
 from unmask.tasks.embedding import POOLINGS
-from unmask.tasks.task import evaluating
+from unmask.tasks.batching import evaluating
 from unmask.types import Example
 
 Summary = Literal["summary", "mean"]

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,11 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
     aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
-    loaded = _load(config, aim or task, task.labels, config.seed)
+    processor: Processor[Any] | None = None
+    if config.page is not None:
+        page, processor = config.kind.new(config.page, sets["train"].rows)
+        config = replace(config, page=page)
+    loaded = _load(config, aim or task, task.labels, config.seed, processor)
     length = _length(config, loaded.model)
     tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
     config.fit.optimizer.build(loaded.model, scale=tuning.scale)
@@ -174,7 +178,7 @@ def run_seed(
             say(collapsed)
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
-        model = _load(config, prepared.aim or task, task.labels, drawn).model
+        model = _load(config, prepared.aim or task, task.labels, drawn, prepared.processor).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
@@ -215,7 +219,7 @@ def run_seed(
 def cost(prepared: PreparedEncoder) -> dict[str, Any]:
     """The size, time and memory of the training of the first seed (`Trainer.plan`). Nothing is trained or written."""
     config, task, encoded, aim = prepared.config, prepared.task, prepared.encoded, prepared.aim
-    model = _load(config, aim or task, task.labels, config.seed).model
+    model = _load(config, aim or task, task.labels, config.seed, prepared.processor).model
     with ExitStack() as stack:
         if aim is not None:
             stack.enter_context(aim.projecting(model, config.seed))
@@ -279,11 +283,15 @@ def rate_of(folder: Path | str) -> float | None:
     return None
 
 
-def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) -> huggingface.Loaded:
+def _load(
+    config: FineTuning, aim: Objective, labels: Sequence[str], seed: int, processor: Processor[Any] | None
+) -> huggingface.Loaded:
     """The model with the heads that `aim` needs; a stored head for other labels is replaced. Raises UnmaskError if it
-    lacks a head for the next token."""
+    lacks a head for the next token.
+
+    processor  that of a new model
+    """
     if config.page is not None:
-        processor = config.kind.new_processor(config.page)
         new = huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
         return config.kind.prepared(new, config.options)
     assert config.model is not None
