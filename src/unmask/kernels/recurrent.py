@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -50,47 +49,6 @@ def run(
         outputs, hidden = outputs.to(x_BTD.dtype), hidden.to(x_BTD.dtype)
         cell = None if cell is None else cell.to(x_BTD.dtype)
     return outputs, (hidden, cell)
-
-
-KERNELS: Mapping[str, Any] = {"RNN_TANH": torch.rnn_tanh, "LSTM": torch.lstm, "GRU": torch.gru}
-"""Mode of a module -> the kernel of its layers."""
-
-
-def outputs(module: nn.RNN | nn.LSTM | nn.GRU, x_BTD: Tensor, lengths_B: Tensor | None) -> Tensor:
-    """The outputs of `run` from states of zero, [B, T, H or 2 H].
-
-    lengths_B  on the CPU, descending
-
-    The gradient of packed rows takes a time of T * T on a CPU: each token's has the size of the whole input. Where it
-    is needed, rows of similar lengths are padded instead, at most to twice their lengths, and turned around for the
-    second direction.
-    """
-    if lengths_B is None or x_BTD.device.type != "cpu" or module.num_layers > 1 or not torch.is_grad_enabled():
-        return run(module, x_BTD, None, lengths_B)[0]
-    found, begin, lengths = list[Tensor](), 0, lengths_B.tolist()
-    while begin < len(lengths):
-        longest = lengths[begin]
-        end = next((i for i in range(begin, len(lengths)) if 2 * lengths[i] < longest), len(lengths))
-        part = _padded(module, x_BTD[begin:end, :longest], lengths_B[begin:end])
-        found.append(F.pad(part, (0, 0, 0, x_BTD.shape[1] - longest)))
-        begin = end
-    return torch.cat(found)
-
-
-def _padded(module: nn.RNN | nn.LSTM | nn.GRU, x_BTD: Tensor, lengths_B: Tensor) -> Tensor:
-    """Outputs of one layer, zero at padding, which is read like text."""
-    places_T = torch.arange(x_BTD.shape[1])
-    real_BT = places_T < lengths_B[:, None]
-    turned_BT1 = torch.where(real_BT, lengths_B[:, None] - 1 - places_T, places_T)[..., None]
-    found = list[Tensor]()
-    for suffix in ("", "_reverse") if module.bidirectional else ("",):
-        weights = [getattr(module, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-        zero = x_BTD.new_zeros(1, len(x_BTD), module.hidden_size)
-        given: Any = (zero, zero) if module.mode == "LSTM" else zero
-        read_BTD = x_BTD.gather(1, turned_BT1.expand_as(x_BTD)) if suffix else x_BTD
-        read_BTH = KERNELS[module.mode](read_BTD, given, weights, True, 1, 0.0, module.training, False, True)[0]
-        found.append(read_BTH.gather(1, turned_BT1.expand_as(read_BTH)) if suffix else read_BTH)
-    return torch.cat(found, -1) * real_BT[..., None]
 
 
 def step(cell: str, x_BD: Tensor, state: State, weights: tuple[Tensor, Tensor, Tensor, Tensor]) -> State:

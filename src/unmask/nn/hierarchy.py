@@ -46,7 +46,8 @@ class AttentiveLevel(nn.Module):
 
     def forward(self, x_NSD: Tensor, lengths_N: Tensor) -> Tensor:
         """The states [N, S, E] of the elements; lengths descend, as in `Sequences`."""
-        return self.network.outputs(x_NSD, lengths_N)
+        states_NSE: Tensor = self.network(x_NSD, None, lengths_N)[0]
+        return states_NSE
 
     def pool(self, states_NSE: Tensor, lengths_N: Tensor) -> tuple[Tensor, Tensor]:
         """Summaries [N, E], and the weights of the elements [N, S], 0 after the end of a sequence."""

@@ -233,6 +233,200 @@ class Recurrent(nn.Module):
         outputs, last = kernels.run(self.kernel, x_BTD, given, _ragged(lengths_B, x_BTD.shape[1]))
         return outputs, RecurrentState(*last)
 
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Read one token of each row. Returns the output [B, H] and the state after the token."""
+
+    def of_input(self, x_BD: Tensor) -> tuple[Tensor, ...]:
+        """W x + b of each gate, [B, H] each."""
+        return self._gates(F.linear(x_BD, self.input_weight, self.input_bias))
+
+    def of_hidden(self, h_BH: Tensor) -> tuple[Tensor, ...]:
+        """U h + b' of each gate, [B, H] each."""
+        return self._gates(F.linear(h_BH, self.hidden_weight, self.hidden_bias))
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The weights in the order that the kernels expect."""
+        return self.input_weight, self.hidden_weight, self.input_bias, self.hidden_bias
+
+    def _gates(self, x_BG: Tensor) -> tuple[Tensor, ...]:
+        return x_BG.split(self.hidden_weight.shape[1], -1)
+
+
+class RNNCell(Cell):
+    """h' = tanh(W x + U h) (Elman 1990). These equations and those of the other cells leave out the biases."""
+
+    layers = "rnn"
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        (wx,), (uh,) = self.of_input(x_BD), self.of_hidden(state.hidden)
+        h = torch.tanh(wx + uh)
+        return h, RecurrentState(h)
+
+
+class LSTMCell(Cell):
+    """Long short-term memory (Hochreiter & Schmidhuber 1997) with a forget gate (Gers et al. 2000).
+
+    i = sigmoid(W_i x + U_i h)    input gate               g = tanh(W_g x + U_g h)    candidate
+    f = sigmoid(W_f x + U_f h)    forget gate              o = sigmoid(W_o x + U_o h)    output gate
+    c' = f * c + i * g            h' = o * tanh(c')
+    """
+
+    layers = "lstm"
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        assert state.cell is not None, "an LSTM's state has a cell"
+        wx_i, wx_f, wx_g, wx_o = self.of_input(x_BD)
+        uh_i, uh_f, uh_g, uh_o = self.of_hidden(state.hidden)
+        i = torch.sigmoid(wx_i + uh_i)
+        f = torch.sigmoid(wx_f + uh_f)
+        g = torch.tanh(wx_g + uh_g)
+        o = torch.sigmoid(wx_o + uh_o)
+        c = f * state.cell + i * g
+        h = o * torch.tanh(c)
+        return h, RecurrentState(h, c)
+
+
+class GRUCell(Cell):
+    """Gated recurrent unit (Cho et al. 2014), with the reset gate after the matrix product, as in the fused kernels.
+
+    r = sigmoid(W_r x + U_r h)    reset gate: how much of the old state the candidate reads
+    z = sigmoid(W_z x + U_z h)    update gate: how much of the old state is kept
+    n = tanh(W_n x + r * (U_n h))                 h' = (1 - z) * n + z * h
+    """
+
+    layers = "gru"
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        wx_r, wx_z, wx_n = self.of_input(x_BD)
+        uh_r, uh_z, uh_n = self.of_hidden(state.hidden)
+        r = torch.sigmoid(wx_r + uh_r)
+        z = torch.sigmoid(wx_z + uh_z)
+        n = torch.tanh(wx_n + r * uh_n)
+        h = (1 - z) * n + z * state.hidden
+        return h, RecurrentState(h)
+
+
+class ChoGRUCell(Cell):
+    """The gated recurrent unit as first published, with the reset gate before the matrix product (Cho et al. 2014,
+    equations 5 to 8). It has no fused kernel.
+
+    r, z as in GRUCell
+    n = tanh(W_n x + U_n (r * h))                 h' = (1 - z) * n + z * h
+    """
+
+    layers, fused = "gru", False
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        z, n = self.gate_and_candidate(x_BD, state.hidden)
+        h = (1 - z) * n + z * state.hidden
+        return h, RecurrentState(h)
+
+    def gate_and_candidate(self, x_BD: Tensor, h_BH: Tensor) -> tuple[Tensor, Tensor]:
+        """z and n, [B, H] each."""
+        wx_r, wx_z, wx_n = self.of_input(x_BD)
+        U_r, U_z, U_n = self.hidden_weight.chunk(3)
+        b_r, b_z, b_n = self.hidden_bias.chunk(3)
+        r = torch.sigmoid(wx_r + F.linear(h_BH, U_r, b_r))
+        z = torch.sigmoid(wx_z + F.linear(h_BH, U_z, b_z))
+        return z, torch.tanh(wx_n + F.linear(r * h_BH, U_n, b_n))
+
+
+class ChungGRUCell(ChoGRUCell):
+    """As ChoGRUCell, with the update gate on the candidate, not on the old state (Chung et al. 2014, section 3.2).
+
+    h' = (1 - z) * h + z * n
+    """
+
+    def step(self, x_BD: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        z, n = self.gate_and_candidate(x_BD, state.hidden)
+        h = (1 - z) * state.hidden + z * n
+        return h, RecurrentState(h)
+
+
+CELLS: dict[str, type[Cell]] = {
+    "rnn": RNNCell,
+    "lstm": LSTMCell,
+    "gru": GRUCell,
+    "gru-cho": ChoGRUCell,
+    "gru-chung": ChungGRUCell,
+}
+"""Name -> the equations of the cell."""
+
+
+class Recurrent(nn.Module):
+    """Layers of recurrent cells; each reads the outputs of the layer below, in both directions if it is bidirectional.
+
+    `unrolled` runs the equations of the cells; `forward` and `step` compute the same with the kernels of
+    `kernels.recurrent`, on the same parameters (those of `kernel`, named and ordered as in torch.nn.RNN, LSTM and GRU).
+    Cells without a fused kernel are always unrolled.
+
+    cell           "rnn", "lstm", "gru", or, many times as slow, "gru-cho" or "gru-chung"
+    dim, hidden    D, width of the input, and H, width of the state of a layer in one direction
+    bidirectional  a second network reads each layer from the end (Schuster & Paliwal 1997): outputs are 2 H wide
+    dropout        rate between the layers and nowhere else (Zaremba et al. 2014), in training
+
+    Raises UnmaskError for an unknown cell.
+
+    >>> network = Recurrent("lstm", 8, 16)
+    >>> _, state = network(torch.zeros(1, 5, 8))
+    >>> outputs, state = network(torch.zeros(1, 5, 8), state.detach())  # continues; gradients stop in between
+    >>> outputs.shape
+    torch.Size([1, 5, 16])
+    """
+
+    def __init__(
+        self, cell: str, dim: int, hidden: int, layers: int = 1, *, bidirectional: bool = False, dropout: float = 0.0
+    ):
+        super().__init__()
+        if cell not in CELLS:
+            raise unknown("recurrent cell", cell, CELLS)
+        self.equations = CELLS[cell]
+        self.kernel = kernels.layers(
+            self.equations.layers, dim, hidden, layers, bidirectional=bidirectional, dropout=dropout
+        )
+
+    @property
+    def hidden(self) -> int:
+        """H, width of the state of a layer in one direction."""
+        return self.kernel.hidden_size
+
+    @property
+    def layers(self) -> int:
+        """Number of layers, each counted once."""
+        return self.kernel.num_layers
+
+    @property
+    def directions(self) -> int:
+        """1, or 2 if the network is bidirectional."""
+        return 2 if self.kernel.bidirectional else 1
+
+    @property
+    def width(self) -> int:
+        """Width of the outputs: H, or 2 H if the network is bidirectional."""
+        return self.directions * self.hidden
+
+    def start(self, x_BTD: Tensor) -> RecurrentState:
+        """The state before the first token: zero."""
+        zero = x_BTD.new_zeros(self.layers * self.directions, len(x_BTD), self.hidden)
+        return RecurrentState(zero, zero if self.equations is LSTMCell else None)
+
+    def forward(
+        self, x_BTD: Tensor, state: RecurrentState | None = None, lengths_B: Tensor | None = None
+    ) -> tuple[Tensor, RecurrentState]:
+        """Outputs [B, T, H or 2 H] of the last layer, zero at padding, and the state after the last token of each row.
+
+        state      to continue from, zero by default
+        lengths_B  int64: number of tokens of each row before its padding, which is not computed; None: no padding
+
+        Raises UnmaskError for a row without a token.
+        """
+        if not self.equations.fused:
+            return self.unrolled(x_BTD, state, lengths_B)
+        given = None if state is None else (state.hidden, state.cell)
+        outputs, last = kernels.run(self.kernel, x_BTD, given, _ragged(lengths_B, x_BTD.shape[1]))
+        return outputs, RecurrentState(*last)
+
     def outputs(self, x_BTD: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """The outputs of `forward` alone, from states of zero: in training on a CPU several times as fast.
 
