@@ -68,6 +68,7 @@ TABLES: dict[str, Table[Any]] = {
         gpt.GPT,
         gpt.GPT2,
         recurrent.RECURRENT,
+        recurrent.SHARED,
         han.HAN,
         transformer_xl.TRANSFORMER_XL,
         vit.VIT,

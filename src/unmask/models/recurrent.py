@@ -109,10 +109,14 @@ class RecurrentNetwork(ModelConfig):
             heads = {"mlm": Head("masked_token")} if self.bidirectional else {"next": Head("next_token")}
         token = Token(self.vocabulary, self.dim, padding=self.padding)
         built = {name: head_of(self, head, token) for name, head in heads.items()}
-        model = RecurrentModel(self, Embedding(token, dropout=self.dropout), self.stack(), built)
+        model = self.assemble(Embedding(token, dropout=self.dropout), built)
         if seed is not None:
             self.initialise(model, seed)
         return model
+
+    def assemble(self, embedding: Embedding, heads: Mapping[str, nn.Module]) -> RecurrentModel:
+        """A model with these heads."""
+        return RecurrentModel(self, embedding, self.stack(), heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Set the initial weights of a model, or of a part of one: see `xavier_uniform`."""

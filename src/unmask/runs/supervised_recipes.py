@@ -20,6 +20,7 @@ from unmask.models.model import ModelConfig
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
+from unmask.models.shared_recurrent import SharedRecurrent
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import SIZES as SWIN_SIZES
@@ -112,6 +113,11 @@ def bilstm_classifier() -> FineTuning:
 def bilstm_tagger() -> FineTuning:
     """Tags of words, by the same network: minutes on a laptop."""
     return _of_texts(RecurrentNetwork(**READER), TaggingOptions(), length=64)
+
+
+def bilstm_two_tasks() -> FineTuning:
+    """Short texts and tags of words at once: a tagger on the first layer of an LSTM, a classifier on the second."""
+    return _of_texts(SharedRecurrent(**READER), ClassificationOptions(), length=64)
 
 
 def mina() -> FineTuning:
