@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types check bench reliability audit sbom release lock test-minimal test-capped clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types lectures atlas check bench reliability audit sbom release lock test-minimal test-capped clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -38,7 +38,13 @@ lint: .venv/tested
 types: .venv/tested
 	$(BIN)/mypy && $(BIN)/mypy benchmarks reliability
 
-check: lint types test test-capped
+lectures: .venv/tested  ## every figure and worked example of the lectures at its smallest size
+	$(BIN)/unmask lecture --all --quick > /dev/null
+
+atlas: .venv/tested  ## the figures and sections of docs/atlas, which lectures write; ARGS="peaking gru" for some
+	$(BIN)/python tools/atlas.py $(ARGS)
+
+check: lint types test test-capped lectures
 
 bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'

@@ -336,7 +336,7 @@ def test_help_lists_every_option_of_the_commands_in_the_documents():
     from pathlib import Path
 
     known = dict(verbs(parser()))
-    places = [Path(__file__).parents[1] / "README.md", *(Path(__file__).parents[1] / "docs").glob("*.md")]
+    places = [Path(__file__).parents[1] / "README.md", *(Path(__file__).parents[1] / "docs").rglob("*.md")]
     found = 0
     for place in places:
         for line in re.findall(r"(?<![\w.`-])unmask ([a-z][^`\n#|]*)", place.read_text(encoding="utf-8")):

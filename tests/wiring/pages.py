@@ -182,8 +182,10 @@ def check_learns(page: str, models: dict[str, Any], objectives: dict[str, tuple[
 def check_links(pages: Iterable[str]) -> None:
     """Links of all documents to headings of these pages lead to one."""
     titles = {page: {_anchor(title) for title in re.findall(r"^#+ (.*)$", text_of(page), re.M)} for page in pages}
-    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target, anchor in re.findall(r"\]\((?:docs/)?(\w+)\.md#([\w-]+)\)", document.read_text(encoding="utf-8")):
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target, anchor in re.findall(
+            r"\]\((?:docs/|\.\./)?(\w+)\.md#([\w-]+)\)", document.read_text(encoding="utf-8")
+        ):
             assert target not in titles or anchor in titles[target], (
                 f"{document.name}: {target}.md has no heading {anchor}"
             )

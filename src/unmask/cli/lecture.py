@@ -18,7 +18,9 @@ def add_verbs(verbs: Any) -> None:
         "Figures, tables and worked examples of lectures on these systems: list them, or run one by name.",
     )
     verb.add_argument("name", nargs="?", metavar="NAME", help="an entry; without it, all are listed")
-    verb.add_argument("--out", metavar="FILE", help="FILE.html: a page with the figures; with --all a folder of pages")
+    verb.add_argument(
+        "--out", metavar="FILE", help="FILE.html: a page; FILE.svg: its figures; with --all a folder of pages"
+    )
     verb.add_argument("--all", action="store_true", help="run every entry, one after the other")
     verb.add_argument("--quick", action="store_true", help="run at the smallest size, in seconds")
 
@@ -36,8 +38,8 @@ def _lecture(options: argparse.Namespace, _: dict[str, str]) -> None:
         print("\nNext: unmask lecture NAME, with --out x.html for a page with the figures.")
         return
     out = Path(options.out) if options.out else None
-    if options.name and out is not None and out.suffix != ".html":
-        raise UnmaskError(f"--out must end in .html, unlike '{out.name}'.")
+    if options.name and out is not None and out.suffix not in (".html", ".svg"):
+        raise UnmaskError(f"--out must end in .html or .svg, unlike '{out.name}'.")
     chosen = [find(options.name)] if options.name else [one for entries in CHAPTERS.values() for one in entries]
     for number, entry in enumerate(chosen):
         shown = entry.show(options.quick)

@@ -18,6 +18,24 @@ DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 4")  # a second cue besides th
 COLOURS = len(DASHES)
 
 
+class Key(NamedTuple):
+    """What a colour stands for: a name, the class of the colour in a style sheet, and the dashes of its line."""
+
+    name: str
+    kind: str
+    dash: str = ""
+
+
+class Drawing(NamedTuple):
+    """SVG elements of a drawing of `width` by `height` pixels, its legend, and its class in the style sheet."""
+
+    width: int
+    height: int
+    marks: str
+    legend: Sequence[Key] = ()
+    kind: str = "chart"
+
+
 @dataclass(frozen=True)
 class Series:
     """A line: (x, y) points, and optionally a symmetric spread of each y. A y that is None is a gap."""
@@ -42,17 +60,21 @@ class Chart:
 
     def html(self) -> str:
         """A figure with title, legend, drawing and note."""
+        return _figure(self.title, self.drawing(), self.note)
+
+    def drawing(self) -> Drawing | None:
+        """None if there is nothing to draw."""
         drawn = [_prepared(s, self.log_x, self.log_y) for s in self.series]
         floors = {k: v for k, v in self.floors.items() if _drawable(v, self.log_y)}
         if not any(s.points for s in drawn):
-            return _figure(self.title, "", '<p class="empty">Nothing has been measured yet.</p>', self.note)
+            return None
         across, up = self._axes(drawn, floors)
         marks = [_grid(across, up, self.x, self.y)]
         marks += [_floor(name, y, up) for name, y in floors.items()]
         marks += [_line(s, i % COLOURS, across, up) for i, s in enumerate(drawn) if s.points]
-        swatches = [_swatch(s.name, f"s{i % COLOURS}", DASHES[i % COLOURS]) for i, s in enumerate(drawn) if s.points]
-        swatches += [_swatch(f"{name} ({number(y)})", "floor", "6 4") for name, y in floors.items()]
-        return _figure(self.title, "".join(swatches), _svg(self.title, marks), self.note)
+        keys = [Key(s.name, f"s{i % COLOURS}", DASHES[i % COLOURS]) for i, s in enumerate(drawn) if s.points]
+        keys += [Key(f"{name} ({number(y)})", "floor", "6 4") for name, y in floors.items()]
+        return Drawing(WIDTH, HEIGHT, "".join(marks), keys)
 
     def _axes(self, drawn: Sequence[Series], floors: Mapping[str, float]) -> tuple[Axis, Axis]:
         points = [(x, y) for s in drawn for x, y in s.points if y is not None]
@@ -80,9 +102,13 @@ class Bars:
 
     def html(self) -> str:
         """A figure with title, legend, drawing and note."""
+        return _figure(self.title, self.drawing(), self.note)
+
+    def drawing(self) -> Drawing | None:
+        """None if there is nothing to draw."""
         everything = [v for values in self.values.values() for v in values if math.isfinite(v)]
         if not everything:
-            return _figure(self.title, "", '<p class="empty">Nothing has been measured yet.</p>', self.note)
+            return None
         up = Axis.fit([0.0, *everything], HEIGHT - BOTTOM, TOP)
         marks = [_grid(None, up, "", self.y)]
         room = (WIDTH - LEFT - RIGHT) / len(self.labels)
@@ -99,8 +125,9 @@ class Bars:
                         f'<rect class="bar s{j % COLOURS}" x="{left:.1f}" y="{top:.1f}" width="{0.92 * width:.1f}" '
                         f'height="{max(0.5, bottom - top):.1f}"><title>{escape(title)}</title></rect>'
                     )
-        swatches = [_swatch(name, f"block s{j % COLOURS}", "") for j, name in enumerate(self.values)]
-        return _figure(self.title, "".join(swatches), _svg(self.title, marks), self.note)
+        return Drawing(
+            WIDTH, HEIGHT, "".join(marks), [Key(n, f"block s{j % COLOURS}") for j, n in enumerate(self.values)]
+        )
 
 
 class Axis(NamedTuple):
@@ -262,18 +289,23 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def _swatch(name: str, kind: str, dash: str) -> str:
-    stroke = f' stroke-dasharray="{dash}"' if dash else ""
-    line = f'<svg width="26" height="10" aria-hidden="true"><path class="line {kind}" d="M1 5H25"{stroke}/></svg>'
-    return f"<span>{line} {escape(name)}</span>"
+def swatch(key: Key) -> str:
+    """SVG elements of 26 by 10 pixels: the line of a legend."""
+    stroke = f' stroke-dasharray="{key.dash}"' if key.dash else ""
+    return f'<path class="line {key.kind}" d="M1 5H25"{stroke}/>'
 
 
-def _svg(title: str, marks: Sequence[str]) -> str:
-    box = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}"'
-    return f'<svg class="chart" {box}>{"".join(marks)}</svg>'
+def _svg(title: str, drawing: Drawing) -> str:
+    box = f'viewBox="0 0 {drawing.width} {drawing.height}" role="img" aria-label="{escape(title)}"'
+    return f'<svg class="chart" {box}>{drawing.marks}</svg>'
 
 
-def _figure(title: str, legend: str, body: str, note: str) -> str:
+def _figure(title: str, drawing: Drawing | None, note: str) -> str:
     caption = f'<p class="note">{escape(note)}</p>' if note else ""
-    key = f'<div class="legend">{legend}</div>' if legend else ""
-    return f"<figure><figcaption>{escape(title)}</figcaption>{key}{body}{caption}</figure>"
+    body = '<p class="empty">Nothing has been measured yet.</p>' if drawing is None else _svg(title, drawing)
+    spans = [
+        f'<span><svg width="26" height="10" aria-hidden="true">{swatch(key)}</svg> {escape(key.name)}</span>'
+        for key in (drawing.legend if drawing else ())
+    ]
+    legend = f'<div class="legend">{"".join(spans)}</div>' if spans else ""
+    return f"<figure><figcaption>{escape(title)}</figcaption>{legend}{body}{caption}</figure>"

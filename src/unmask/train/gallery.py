@@ -7,6 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from unmask.train.chart import Drawing
+
+ACROSS, CELL, SIDE, LINE = (
+    6,
+    112,
+    96,
+    16,
+)  # of a drawing: columns; pixels of a column, of a picture, of a caption's line
 KINDS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 """First bytes of a file -> its media type."""
 
@@ -28,13 +36,17 @@ class Captioned:
     good: bool | None = False
     wide: bool = False
 
-    def html(self) -> str:
+    @property
+    def address(self) -> str:
+        """The picture as an address; empty if its format is not shown."""
         kind = next((kind for begin, kind in KINDS.items() if self.content.startswith(begin)), None)
+        return f"data:{kind};base64,{base64.b64encode(self.content).decode()}" if kind else ""
+
+    def html(self) -> str:
         said = escape(", ".join(self.lines))
         image = ""
-        if kind is not None:
-            data = base64.b64encode(self.content).decode()
-            image = f'<img src="data:{kind};base64,{data}" alt="{said}" title="{escape(self.about)}">'
+        if address := self.address:
+            image = f'<img src="{address}" alt="{said}" title="{escape(self.about)}">'
         first, *others = self.lines
         kinds = {True: "good", False: "", None: "plain"}
         caption = f'<b class="{kinds[self.good]}">{escape(first)}</b>'
@@ -49,6 +61,22 @@ class Gallery:
     title: str
     pictures: Sequence[Captioned]
     note: str = ""
+
+    def drawing(self) -> Drawing:
+        marks, place = [], 0
+        tall = SIDE + LINE * (1 + max((len(picture.lines) for picture in self.pictures), default=0))
+        for picture in self.pictures:
+            wide = 1 + picture.wide
+            if place % ACROSS + wide > ACROSS:
+                place += 1  # a wide picture begins a row
+            x, y, width = CELL * (place % ACROSS), tall * (place // ACROSS), CELL * wide - CELL + SIDE
+            stretched = ' preserveAspectRatio="none"' if picture.wide else ""
+            size = f'width="{width}" height="{SIDE}"{stretched}'
+            marks.append(f'<image x="{x}" y="{y}" {size} href="{picture.address}"/>')
+            for i, line in enumerate(picture.lines, 1):
+                marks.append(f'<text x="{x}" y="{y + SIDE + LINE * i}">{escape(line)}</text>')
+            place += wide
+        return Drawing(CELL * min(ACROSS, place), tall * -(-place // ACROSS), "".join(marks))
 
     def html(self) -> str:
         note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""

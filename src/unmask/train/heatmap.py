@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from unmask.train.chart import Drawing
+
 CELL, CHARACTER, HEIGHT = 22, 8, 16  # pixels
 LONGEST = 24  # characters of a name; longer ones are cut, and shown in full where the pointer rests
 FAINT = 0.55  # opacity of a weight of 1 below a text, which stays readable on light and on dark pages
@@ -24,7 +26,7 @@ class Heatmap:
     note: str = ""
     texts: Sequence[Sequence[str]] = ()
 
-    def html(self) -> str:
+    def drawing(self) -> Drawing:
         longest = max((len(text) for row in self.texts for text in row), default=0)
         cell = max(CELL, CHARACTER * longest + 8)
         left = CHARACTER * max(map(_wide, map(_cut, self.rows))) + 10
@@ -46,9 +48,12 @@ class Heatmap:
                 if self.texts:
                     middle = x + (cell - 1) / 2
                     parts.append(f'<text class="cell" x="{middle}" y="{y + HEIGHT}">{escape(self.texts[j][i])}</text>')
-        kind, bound = ("matrix", "width") if self.texts else ("chart", "max-width")
-        drawing = f'class="{kind}" viewBox="0 0 {width} {height}" style="{bound}:{width}px"'
-        svg = f"<svg {drawing}>{''.join(parts)}</svg>"
+        return Drawing(width, height, "".join(parts), kind="matrix" if self.texts else "chart")
+
+    def html(self) -> str:
+        width, height, marks, _, kind = self.drawing()
+        bound = "width" if self.texts else "max-width"
+        svg = f'<svg class="{kind}" viewBox="0 0 {width} {height}" style="{bound}:{width}px">{marks}</svg>'
         note = f'<p class="note">{escape(self.note)}</p>' if self.note else ""
         return f'<section><h2>{escape(self.title)}</h2><div class="scroll">{svg}</div>{note}</section>'
 

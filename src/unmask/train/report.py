@@ -212,10 +212,30 @@ PAGE = """<!doctype html>
 </html>
 """
 
-# The series have the colours of Okabe & Ito (2008), which colour-blind readers tell apart, lighter in the dark.
-STYLE = """
-:root { --back: #fff; --card: #f7f7f8; --ink: #1c1d21; --soft: #5d6068; --rule: #dcdde1; --warn: #fff3d6;
-  --s0: #0072b2; --s1: #d55e00; --s2: #007d5c; --s3: #b0588c; --s4: #9a6a00; --s5: #3a8fc4; --good: #d8f0e6; }
+# The colours of a light page. The series have those of Okabe & Ito (2008), which colour-blind readers tell apart; they
+# are lighter in the dark.
+COLOURS = """--back: #fff; --card: #f7f7f8; --ink: #1c1d21; --soft: #5d6068; --rule: #dcdde1; --warn: #fff3d6;
+  --s0: #0072b2; --s1: #d55e00; --s2: #007d5c; --s3: #b0588c; --s4: #9a6a00; --s5: #3a8fc4; --good: #d8f0e6;"""
+
+# The style of drawings, on a page or in a file of their own.
+DRAWINGS = """.chart text { font-size: 13px; fill: var(--soft); }
+.grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
+.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.floor { fill: none; stroke: var(--soft); stroke-width: 1.5; }
+.spread { stroke-width: 1.5; opacity: .6; }
+.s0 { stroke: var(--s0); } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); }
+.s3 { stroke: var(--s3); } .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); }
+.dot { stroke: none; } .spot { fill: transparent; stroke: none; } .bar { stroke: none; }
+.dot.s0, .bar.s0 { fill: var(--s0); } .dot.s1, .bar.s1 { fill: var(--s1); } .dot.s2, .bar.s2 { fill: var(--s2); }
+.dot.s3, .bar.s3 { fill: var(--s3); } .dot.s4, .bar.s4 { fill: var(--s4); } .dot.s5, .bar.s5 { fill: var(--s5); }
+.block { stroke-width: 9; }
+.matrix text { font-size: 13px; fill: var(--ink); }
+.matrix .cell { text-anchor: middle; pointer-events: none; font-variant-numeric: tabular-nums; }
+"""
+
+STYLE = (
+    f":root {{ {COLOURS} }}\n{DRAWINGS}"
+    + """
 @media (prefers-color-scheme: dark) {
   :root { --back: #15161a; --card: #1e2026; --ink: #e8e9ed; --soft: #a3a7b3; --rule: #363943; --warn: #43361a;
     --s0: #56b4e9; --s1: #ff8a3d; --s2: #2fc79b; --s3: #e09ac4; --s4: #e6b422; --s5: #9ad0f5; --good: #1d4a3b; } }
@@ -234,24 +254,13 @@ figure { margin: 0; padding: 12px 12px 8px; background: var(--card); border-radi
 figcaption { font-weight: 600; }
 .legend { display: flex; flex-wrap: wrap; gap: 0 14px; font-size: .8125rem; color: var(--soft); }
 .chart { width: 100%; height: auto; display: block; }
-.chart text { font-size: 13px; fill: var(--soft); }
 @media (max-width: 500px) { .chart text { font-size: 16px; } }
-.grid { stroke: var(--rule); } .axis { stroke: var(--soft); }
-.line { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.floor { fill: none; stroke: var(--soft); stroke-width: 1.5; }
-.spread { stroke-width: 1.5; opacity: .6; }
-.s0 { stroke: var(--s0); } .s1 { stroke: var(--s1); } .s2 { stroke: var(--s2); }
-.s3 { stroke: var(--s3); } .s4 { stroke: var(--s4); } .s5 { stroke: var(--s5); }
-.dot { stroke: none; } .spot { fill: transparent; stroke: none; } .bar { stroke: none; }
-.dot.s0, .bar.s0 { fill: var(--s0); } .dot.s1, .bar.s1 { fill: var(--s1); } .dot.s2, .bar.s2 { fill: var(--s2); }
-.dot.s3, .bar.s3 { fill: var(--s3); } .dot.s4, .bar.s4 { fill: var(--s4); } .dot.s5, .bar.s5 { fill: var(--s5); }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9375rem; }
 th, td { text-align: left; vertical-align: top; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule); }
 th { font-weight: 600; } .facts th, .sample th { font-weight: 400; color: var(--soft); white-space: nowrap; }
 td { overflow-wrap: anywhere; min-width: 4ch; } .number { font-variant-numeric: tabular-nums; text-align: right; }
 td.number { white-space: nowrap; } .scroll td:first-child { min-width: 9ch; }
-.block { stroke-width: 9; }
 pre { overflow-x: auto; font: .875rem/1.45 ui-monospace, monospace; background: var(--card); border-radius: 8px;
   padding: 10px 14px; }
 .warning { background: var(--warn); border-radius: 8px; padding: 10px 14px 2px; margin: 16px 0; }
@@ -260,8 +269,7 @@ pre { overflow-x: auto; font: .875rem/1.45 ui-monospace, monospace; background: 
 .prompt { font-weight: 600; margin-bottom: 2px; }
 .answer { display: inline-block; margin: 0 10px 2px 0; padding: 0 5px; border-radius: 4px; }
 .good { background: var(--good); } small { color: var(--soft); }
-.matrix { display: block; } .matrix text { font-size: 13px; fill: var(--ink); }
-.matrix .cell { text-anchor: middle; pointer-events: none; font-variant-numeric: tabular-nums; }
+.matrix { display: block; }
 .gallery { display: grid; gap: 14px 10px; grid-template-columns: repeat(auto-fill, minmax(112px, 1fr)); }
 .picture { min-width: 0; } .picture img { display: block; width: 96px; height: 96px; object-fit: contain; }
 .picture.wide { grid-column: span 2; } .picture.wide img { width: 100%; height: 64px; object-fit: fill; }
@@ -271,3 +279,4 @@ pre { overflow-x: auto; font: .875rem/1.45 ui-monospace, monospace; background: 
 .picture b.good { background: var(--good); } .picture b.plain { background: none; padding: 0; }
 summary { cursor: pointer; font-weight: 600; font-size: 1.15rem; margin: 32px 0 8px; }
 """
+)

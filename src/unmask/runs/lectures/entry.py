@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unmask import files
+from unmask.errors import UnmaskError
+from unmask.train.drawing import Figure, svg
 from unmask.train.report import Code, Section, Table, Text, render
 
 WIDTH = 100  # characters of a line in a terminal
@@ -25,7 +27,7 @@ class Shown:
 
     finding: str
     tables: Sequence[Table] = ()
-    figures: Sequence[Section] = ()
+    figures: Sequence[Figure] = ()
 
 
 Show = Callable[[bool], Shown]
@@ -58,7 +60,13 @@ class Entry:
         return "\n\n".join([self.title, *paragraphs, *tables, f"Code: {self.code}. Test: {self.test}."])
 
     def write(self, path: Path, shown: Shown) -> None:
-        """Write a self-contained HTML page. Raises UnmaskError if the file cannot be written."""
+        """Write a self-contained HTML page, or the figures alone into a .svg. Raises UnmaskError if the file cannot be
+        written, or there is no figure."""
+        if path.suffix == ".svg":
+            if not shown.figures:
+                raise UnmaskError(f"{self.name} has tables and no figure: write a page, --out {path.stem}.html.")
+            files.write_text(path, svg(shown.figures))
+            return
         sections: list[Section] = [
             Text([one.replace("`", "") for one in self.about]),
             *shown.figures,
