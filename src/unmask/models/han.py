@@ -60,9 +60,7 @@ class Han(ModelConfig):
 
     sequence_head = choice_head = token_head
 
-    def build(
-        self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
-    ) -> HanModel:
+    def build(self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False) -> HanModel:
         """As `ModelConfig.build`; the default has no heads. The summary of a document has no pooler."""
         token = Token(self.vocabulary, self.dim, padding=self.padding)
         built = {name: head_of(self, head, token) for name, head in (heads or {}).items()}

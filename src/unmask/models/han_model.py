@@ -41,9 +41,7 @@ class HanModel(StackModel):
     embedding: Embedding
     stack: Hierarchy
 
-    def __init__(
-        self, config: Han, embedding: Embedding, stack: Hierarchy, heads: Mapping[str, nn.Module]
-    ) -> None:
+    def __init__(self, config: Han, embedding: Embedding, stack: Hierarchy, heads: Mapping[str, nn.Module]) -> None:
         super().__init__(config, embedding, stack, heads=heads)
 
     def forward(self, batch: Batch) -> Tensor:

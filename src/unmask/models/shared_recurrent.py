@@ -1,5 +1,5 @@
-"""SharedRecurrent: a recurrent network whose first layer tags words, and whose last layer reads the whole text (Søgaard &
-Goldberg 2016, "Deep multi-task learning with low level tasks supervised at lower layers").
+"""SharedRecurrent: a recurrent network whose first layer tags words, and whose last layer reads the whole text
+(Søgaard & Goldberg 2016, "Deep multi-task learning with low level tasks supervised at lower layers").
 
 Shapes: B rows, T tokens of a row, N sequences, S tokens of the longest, E width of the outputs of a layer, M places.
 """
@@ -48,6 +48,11 @@ class SharedRecurrent(RecurrentNetwork):
     """A `RecurrentNetwork`, usually of two layers in both directions, that learns two tasks at once."""
 
     bidirectional: bool = True
+
+    @property
+    def width(self) -> int:
+        """2 E: the first and the last layer, side by side."""
+        return 2 * self.outputs
 
     def assemble(self, embedding: Embedding, heads: Mapping[str, nn.Module]) -> SharedRecurrentModel:
         return SharedRecurrentModel(self, embedding, self.stack(), heads)

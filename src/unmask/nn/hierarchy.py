@@ -12,7 +12,8 @@ from unmask.nn.recurrent import Recurrent
 
 
 def average(x_NSD: Tensor, scores_NS: Tensor, real_NS: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """sum_i a_i x_i with a = softmax over i of the scores: [N, D] and the weights [N, S], 0 where `real_NS` is false."""
+    """sum_i a_i x_i, a = softmax over i of the scores: [N, D], and the weights [N, S], which are 0 where `real_NS` is
+    false."""
     scores_NS = scores_NS.float()
     if real_NS is not None:
         scores_NS = scores_NS.masked_fill(~real_NS, -torch.inf)
@@ -46,6 +47,8 @@ class AttentiveLevel(nn.Module):
 
     def forward(self, x_NSD: Tensor, lengths_N: Tensor) -> Tensor:
         """The states [N, S, E] of the elements; lengths descend, as in `Sequences`."""
+        if not len(lengths_N):  # rows without a word
+            return x_NSD.new_zeros(*x_NSD.shape[:2], self.network.width)
         states_NSE: Tensor = self.network(x_NSD, None, lengths_N)[0]
         return states_NSE
 

@@ -38,7 +38,6 @@ class Second(Config):
     second_label: str | None = None
     second_weight: float = 1.0
 
-
     @property
     def kind(self) -> type[Task]:
         """The task. Raises UnmaskError for an unknown one."""

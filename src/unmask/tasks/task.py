@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 

@@ -116,7 +116,9 @@ def looked_at(row: Row, examples: Sequence[Example], model: Any, tokenizer: Toke
     words_T, sentences_T = (x[0].float().tolist() for x in (looked.words, looked.sentences))
     found = list[dict[str, Any]]()
     last = -1  # index of the word that the piece before belongs to; -1: of none
-    for (begin, end), word, own, whole in zip(encoding.offsets.tolist(), encoding.words, words_T, sentences_T):
+    for (begin, end), word, own, whole in zip(
+        encoding.offsets.tolist(), encoding.words, words_T, sentences_T, strict=False
+    ):
         if word >= 0 and last < 0:
             found.append({"begin": begin, "weight": whole, "words": []})
         if word >= 0 and word != last:

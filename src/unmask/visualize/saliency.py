@@ -60,9 +60,11 @@ def beside_attention(model: Model, reading: Read, head: str, output: int) -> Dat
     kinds = layers_of(model)
     if not kinds:
         looked = model.looked(reading.batch)  # type: ignore[operator]
-        return found | {"looked": None if looked is None else {
-            name: x[0].tolist() for name, x in (("words", looked.words), ("sentences", looked.sentences))
-        }}
+        return found | {
+            "looked": None
+            if looked is None
+            else {name: x[0].tolist() for name, x in (("words", looked.words), ("sentences", looked.sentences))}
+        }
     layers = weights(model, reading.batch, next(iter(kinds)))
     place = -1 if "decoder" in kinds else 0  # a decoder answers at its last token
     mean_T = layers[-1].mean(0)[place]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, recurrence, words
+from unmask.runs.lectures import attention, documents, recurrence, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": words.ENTRIES,
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
+    "Documents": documents.ENTRIES,
 }
 
 
