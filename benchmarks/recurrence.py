@@ -27,7 +27,7 @@ def models() -> dict[str, Any]:
 
     recurrent = RecurrentNetwork(vocabulary=VOCABULARY, dim=WIDTH, hidden=WIDTH, layers=3, dropout=0.0)
     return {
-        "Transformer": Gpt2(vocabulary=VOCABULARY, dim=WIDTH, layers=2, heads=2, length=2_048, dropout=0.0).build(),
+        "Transformer": Gpt2(vocabulary=VOCABULARY, dim=WIDTH, layers=2, heads=2, length=512, dropout=0.0).build(),
         "LSTM": recurrent.build(),
     }
 
