@@ -50,6 +50,8 @@ class Head:
                  vectors: classes of two vectors u and v, from (u, v, |u - v|)
                  pixels: all patches of a picture, from the visible ones
                  projection: a vector that is compared with others, from the state at a place
+                 span_ranking: scores of spans as mentions, and of the spans before each as its antecedent; the number
+                     of outputs is that of the words of the longest span
                  transitions: scores of neighbouring classes (CRF), added to those of a `token` head
                  prototypes: cosines of a vector, which an `embedding` head returns, with a direction for each class
                  quantised: vectors of states and of quantised frames, which are compared (wav2vec 2.0)

@@ -80,6 +80,7 @@ def folders(tmp_path_factory):
     huggingface.save(place / "swin", windows, ImageProcessor(size=16).for_model(swin), labels=("cat", "dog"))
     speaking(place)
     bert("tagger", as_heads({"tagging": 3}), ("O", "B-PER", "I-PER"))
+    bert("mentions", {"coreference": Head("span_ranking", 3)})
     bert("reader", as_heads({"span": 2}), settings={"stride": 4, "best": 6})
     bert("encoder", {}, settings={"pooling": "mean", "normalise": False})
     subwords = train_subwords([f"{TEXT} {EVIL}"] * 3, 40, kind="word")

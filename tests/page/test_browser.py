@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,7 @@ def test_a_word_is_hidden_by_a_click(open_tab):
 TRIES = {
     "classifier": ("Answer", "Gradient × input"),
     "tagger": ("Answer", ""),
+    "mentions": ("Find clusters", ""),
     "reader": ("Answer", "%"),
     "encoder": ("Compare", "arrow keys"),
     "writer": ("Translate", ""),
@@ -130,6 +133,20 @@ def test_every_task_has_its_panel(open_tab, model):
     page.locator("#view").get_by_text(text).first.wait_for()
     page.locator(".busy").wait_for(state="detached")
     assert page.locator(".error").count() == 0
+
+
+def test_mentions_inside_others_are_drawn_inside_them(open_tab):
+    page = open_tab("mentions", "try")
+    cluster = [{"begin": 0, "end": 8, "probability": None}, {"begin": 10, "end": 12, "probability": 0.5}]
+    clusters = [cluster, [{"begin": 5, "end": 8, "probability": None}], [{"begin": 6, "end": 10, "probability": None}]]
+    drawn = page.evaluate(
+        """async (clusters) => (await import("./clusters.js")).clustered("😀 of Ann. He", clusters).innerHTML""",
+        clusters,
+    )
+    bare = re.sub(r"<mark [^>]*>", "<mark>", drawn)
+    assert bare == (
+        "<mark>😀 of <mark>Ann<sub>2</sub></mark><sub>1</sub></mark>. <mark>He<sub>1</sub></mark>"
+    )  # the third crosses the first
 
 
 def test_a_picture_is_chosen_and_answered(open_tab, tmp_path):

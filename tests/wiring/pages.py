@@ -17,6 +17,7 @@ from unmask.runs.clustering import Iterations, LabelMaking
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.runs.translation import systems
 from unmask.train.optim import check_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +74,8 @@ def _config_of(
             return LabelMaking(), {}
         Iterations().override({name: fields.pop(name) for name in ("clusters", "sample", "layer") if name in fields})
         return recipes.find(options.recipe or "hubert-tiny"), {"batch_size": "rows.batch"}
+    if verb == "train" and options.system in systems.names():
+        return systems.find(options.system), {}
     if verb == "train":
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":

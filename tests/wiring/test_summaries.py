@@ -14,7 +14,8 @@ from unmask.data.bitext import reading
 from unmask.errors import UnmaskError
 from unmask.metrics.rouge import rouge
 from unmask.runs.translation import TrainTranslation, evaluate_pairs, systems
-from unmask.runs.translation.scoring import lead, scoring
+from unmask.runs.translation.plain import lead
+from unmask.runs.translation.scoring import scoring
 
 STAGED = Path(__file__).resolve().parents[3] / "shared" / "data" / "scitldr"
 ABSTRACT = ["We train a small model.", "It reads long texts.", "Results are good, e.g. on news.", "Code is free."]

@@ -37,11 +37,11 @@ _NO_ANSWER = (
 
 _MODES = {
     "data": ("shots", "examples", "no_answer", "beams", "lm"),
-    "pairs": ("columns", "out", "force", "metric"),
+    "pairs": ("columns", "out", "force", "metric", "turns", "known", "shots"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
 }
-"""Mode of `evaluate` -> the options that belong to this mode only."""
+"""Mode of `evaluate` -> the options that do not belong to every mode."""
 
 
 def add_verbs(verbs: Any) -> None:
@@ -58,7 +58,12 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     what = sub.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", metavar="FILE", help="labelled rows")
-    what.add_argument("--pairs", nargs="+", metavar="FILE", help="translations: two aligned files, one table, or dates")
+    what.add_argument(
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="pairs of texts: two aligned files, one table, a file of dialogues, trees or commands, or dates",
+    )
     what.add_argument(
         "--text",
         nargs="+",
@@ -79,8 +84,17 @@ def add_verbs(verbs: Any) -> None:
         "header",
     )
     sub.add_argument(
-        "--metric", metavar="NAME", help="with --pairs: bleu (default), rouge for summaries, exact for one right form"
+        "--metric",
+        metavar="NAME",
+        help="with --pairs: bleu (default), rouge for summaries, dialogue, parsing, code, exact for one right form",
     )
+    sub.add_argument(
+        "--known",
+        nargs="+",
+        metavar="FILE",
+        help="with --pairs: training pairs, to compare with the target of the most similar source",
+    )
+    sub.add_argument("--turns", type=int, metavar="N", help="with --pairs: previous turns of a dialogue to read")
     sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     text_options(sub)
     sub.add_argument(
@@ -94,7 +108,12 @@ def add_verbs(verbs: Any) -> None:
         action="store_true",
         help="with --text: join the sentences with single spaces, as `unmask corpus build` does",
     )
-    sub.add_argument("--shots", type=int, metavar="K", help="with --data: prompt a language model with K examples")
+    sub.add_argument(
+        "--shots",
+        type=int,
+        metavar="K",
+        help="with --data, or --pairs and --known: prompt a language model with K examples",
+    )
     sub.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
@@ -195,9 +214,9 @@ def _check_modes(options: argparse.Namespace) -> None:
     """Raises UnmaskError for an option of another mode of evaluation, which would have no effect."""
     given = next(mode for mode in _MODES if getattr(options, mode) is not None)
     for mode, names in _MODES.items():
-        for name in names:
+        for name in set(names) - set(_MODES[given]):
             value = getattr(options, name)
-            if mode != given and value is not None and value is not False:  # 0 is a value
+            if value is not None and value is not False:  # 0 is a value
                 option, needs, has = (word.replace("_", "-") for word in (name, mode, given))
                 raise UnmaskError(f"--{option} needs --{needs}: it has no effect with --{has}.")
     if options.examples and options.shots is None:

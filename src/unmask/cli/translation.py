@@ -47,7 +47,11 @@ def add_training(verbs: Any) -> None:
         help="model folder to continue from, such as one of T5; needs no system",
     )
     sub.add_argument(
-        "--pairs", nargs="+", metavar="FILE", help="two aligned files (or .npy and texts), one table, or hub:owner/name"
+        "--pairs",
+        nargs="+",
+        metavar="FILE",
+        help="two aligned files (or .npy and texts), one table, a file of dialogues, trees or commands, or "
+        "hub:owner/name",
     )
     sub.add_argument(
         "--data",
@@ -63,6 +67,7 @@ def add_training(verbs: Any) -> None:
     add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--tokens", "N", "target tokens of a step")
     add_field(sub, "--vocabulary.size", "N", "pieces to learn")
+    add_field(sub, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code or exact")
     add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, if they do not have the usual names")
     add_field(sub, "--encoding", "NAME", ENCODING)
     sub.add_argument("--resume", action="store_true", help=RESUME)
@@ -240,12 +245,30 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     """Carry out `unmask evaluate --pairs`."""
     from unmask.config import typed
     from unmask.runs.translation import evaluate_pairs, render_scores
-    from unmask.serve.translator import Translator
+    from unmask.runs.translation.evaluation import turns_of
+    from unmask.runs.translation.texts import read_pairs
 
     columns = typed(options.columns, tuple[str, str] | None, "--columns")
+    turns = turns_of(options.model) if options.turns is None else options.turns
+    read = {"columns": columns, "encoding": options.encoding, "turns": turns}
+    known = read_pairs(options.known, **read) if options.known else None
+    writer = _writer(options, overrides, known)
+    how = {"known": known, "metric": options.metric or "bleu", "out": options.out, "force": options.force}
+    found = evaluate_pairs(writer, options.pairs, **read, **how)
+    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))
+
+
+def _writer(options: argparse.Namespace, overrides: dict[str, str], known: Any) -> Any:
+    """The model that writes: with --shots a language model, and `known` pairs in its prompt."""
+    from unmask.serve.continuation import searching
+    from unmask.serve.prompted import Prompted
+    from unmask.serve.translator import Translator
+
+    if options.shots is not None:
+        if known is None:
+            raise UnmaskError("A prompt needs pairs for its examples: give them with --known.")
+        return Prompted(options.model, known, options.shots, searching().override(overrides))
     translator = Translator(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
-    how = {"columns": columns, "encoding": options.encoding, "metric": options.metric or "bleu"}
-    found = evaluate_pairs(translator, options.pairs, **how, out=options.out, force=options.force)
-    print(json.dumps(found, indent=2, ensure_ascii=False) if options.json else render_scores(found))
+    return translator

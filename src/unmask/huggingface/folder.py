@@ -42,7 +42,7 @@ from unmask.models.heads import asked_of
 from unmask.models.model import Model, ModelConfig
 from unmask.models.rebuilding import in_folder
 from unmask.models.stack_model import StackModel
-from unmask.nn import Classifier
+from unmask.nn import StartsWide
 from unmask.nn.lora import adapters
 from unmask.types import Head
 
@@ -275,7 +275,7 @@ def load(
     if new:
         config.initialise(fresh, seed)  # all in one call: separate calls with one seed would draw equal numbers
     for module in fresh:
-        if isinstance(module, Classifier):
+        if isinstance(module, StartsWide):
             module.on_a_trunk()
     for name, other in model.auxiliary.items():
         new += () if _filled(other, folder / name, model, seed) else (name,)

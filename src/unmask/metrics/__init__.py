@@ -1,5 +1,5 @@
-"""Standard metrics of numbers and texts: classes, scores, forecasts, entities, answers, ranks, verification,
-transcripts, translations.
+"""Standard metrics of numbers and texts: classes, scores, forecasts, entities, clusters of mentions, answers, ranks,
+verification, transcripts, translations.
 
 Metrics are fractions from 0 to 1, never percentages, except BLEU and chrF, which are published from 0 to 100.
 Correlations go from -1 to 1, and errors are in the unit of the scores.
@@ -7,6 +7,7 @@ Correlations go from -1 to 1, and errors are in the unit of the scores.
 
 from unmask.metrics.answers import best_threshold, exact_match, normalise_answer, of_answers, token_f1
 from unmask.metrics.classes import confusion, of_classes, of_label_sets, per_class, per_label
+from unmask.metrics.coreference import of_clusters, of_coreference, of_pronouns
 from unmask.metrics.entities import PREFIXES, are_iob, of_spans, of_tags, outside, per_tag, spans, words_as_spans
 from unmask.metrics.forecasts import median_of, of_forecasts, pinball, seasonal_error
 from unmask.metrics.hypotheses import tokenised_lines
@@ -58,10 +59,13 @@ __all__ = [
     "normalise_answer",
     "of_answers",
     "of_classes",
+    "of_clusters",
+    "of_coreference",
     "of_forecasts",
     "of_label_sets",
     "of_neighbours",
     "of_probabilities",
+    "of_pronouns",
     "of_ranks",
     "of_scores",
     "of_spans",

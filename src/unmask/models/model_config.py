@@ -12,7 +12,7 @@ from torch import nn
 from unmask.config import Config
 from unmask.errors import UnmaskError
 from unmask.models.heads import for_tasks
-from unmask.nn import LinearChainCRF
+from unmask.nn import LinearChainCRF, SpanRanking
 from unmask.types import Head
 
 if TYPE_CHECKING:
@@ -127,6 +127,10 @@ class ModelConfig(Config, ABC):
         """The scores of adjacent tags (a linear-chain CRF), which read the outputs of a token head, not hidden
         states."""
         return LinearChainCRF(head.outputs)
+
+    def span_ranking_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        """The scores of spans as mentions, and of their antecedents, from the states of words (`nn.coreference`)."""
+        return SpanRanking(self.width, head.outputs)
 
     @abstractmethod
     def initialise(self, module: nn.Module, seed: int) -> None:

@@ -35,6 +35,7 @@ from unmask.nn.convolutional_stacks import (
     ConvolutionalEncoder,
     normalised_linear,
 )
+from unmask.nn.coreference import SpanRanking
 from unmask.nn.crf import LinearChainCRF
 from unmask.nn.dropout import Dropout, DropPath, LayerDrop
 from unmask.nn.embedding import Embedding, Patch, Places, ScaledToken, Segment, Token
@@ -47,6 +48,7 @@ from unmask.nn.head import (
     ScalarMix,
     ScaledTiedHead,
     Span,
+    StartsWide,
     TiedHead,
     UntiedHead,
     VocabularyHead,
@@ -143,7 +145,9 @@ __all__ = [
     "Sinusoidal",
     "SinusoidalHalves",
     "Span",
+    "SpanRanking",
     "Stack",
+    "StartsWide",
     "StateAttention",
     "T5Bias",
     "TiedHead",

@@ -6,6 +6,7 @@ Shapes: M places (gathered by the caller), D width, V vocabulary, E width of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -169,6 +170,13 @@ class Pooler(nn.Module):
     def forward(self, x_MD: Tensor) -> Tensor:
         """[M, D] -> [M, D]."""
         return self.dense(self.dropout(x_MD)).tanh()
+
+
+@runtime_checkable
+class StartsWide(Protocol):
+    """A head whose new weights are wider than those of pre-training."""
+
+    def on_a_trunk(self) -> None: ...
 
 
 class Classifier(nn.Module):

@@ -1,5 +1,6 @@
 // Try it: a panel for the task of the model, which draws the answers into the text.
 
+import { clustered } from "./clusters.js";
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { forecastSeries } from "./forecasts.js";
@@ -24,6 +25,7 @@ const PANELS = {
   forecastSeries,
   question,
   tag,
+  clusters,
   choose,
   similarity,
   translation: translate,
@@ -246,6 +248,15 @@ function tag(root, model) {
     const kinds = [...new Set(marks.map((mark) => mark.kind))];
     empty(place, marked(text, marks.map((mark) => ({ ...mark, index: kinds.indexOf(mark.kind), note: mark.kind }))), marks.length ? null : h("p", { class: "note" }, "The model found nothing to mark."));
   });
+}
+
+function clusters(root, model) {
+  const texts = ["I voted for Nader because he was most aligned with my values, she said.", "Anna met the brother of Paul in Rome. He gave her a book that she had lost."];
+  asking(root, [{ label: "Text", value: texts[0], rows: 4 }], async ([text], place) => {
+    const found = (await predict(model, text)).clusters;
+    const lines = found.map((cluster, i) => h("li", {}, h("b", {}, cluster[0].text), cluster.slice(1).map((one) => `, ${one.text}`)));
+    empty(place, clustered(text, found), lines.length ? h("ol", {}, lines) : h("p", { class: "note" }, "The model found no mentions that belong together."));
+  }, { button: "Find clusters", examples: texts.map((text) => [text]) });
 }
 
 /** A text with its marks {begin, end, index, note, probability}. */

@@ -1,4 +1,5 @@
-"""Tasks: objectives that can also answer: classification, tagging, question answering, choices, similarity.
+"""Tasks: objectives that can also answer: classification, tagging, coreference, question answering, choices,
+similarity.
 
 Each task is a class in its own file, with a line below. No other code names it.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 from unmask.tasks.balance import ClassLoss
 from unmask.tasks.batching import answered, evaluating
 from unmask.tasks.classification import Classification
+from unmask.tasks.coreference import Coreference
 from unmask.tasks.embedding import Embedding, metric_for
 from unmask.tasks.forecasting import Forecasting
 from unmask.tasks.image_classification import ImageClassification
@@ -32,6 +34,7 @@ __all__ = [
     "TASKS",
     "ClassLoss",
     "Classification",
+    "Coreference",
     "Embedding",
     "Forecasting",
     "ImageClassification",
@@ -71,6 +74,7 @@ for task in (
     Regression,
     Tagging,
     Roles,
+    Coreference,
     QuestionAnswering,
     MultipleChoice,
     Embedding,

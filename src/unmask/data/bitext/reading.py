@@ -16,13 +16,15 @@ from typing import Any, NamedTuple, TypeGuard
 from unmask.data.bitext import numbers
 from unmask.data.bitext.alignment import UNRELATED, correlation, first_suspicious
 from unmask.data.bitext.columns import NESTED, are_header, known
+from unmask.data.bitext.forms import FORMS, TURNS, form_of
 from unmask.data.bitext.pairs import Bitext, Report
 from unmask.data.files.lines import lines
 from unmask.data.files.tables import Rows, guess_format, hub_rows, rows
 from unmask.data.text.vocabulary import clean
 from unmask.errors import UnmaskError, kind_of, plural, unknown
 
-FORMATS = ("tsv", "csv", "jsonl", "json", "parquet")
+TABLES = ("tsv", "csv", "jsonl", "json", "parquet")
+FORMATS = (*TABLES, *FORMS)
 
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ufeff]")  # without the tab, which is whitespace
 
@@ -43,17 +45,19 @@ def read(
     columns: tuple[str, str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
+    turns: int = TURNS,
 ) -> Bitext:
-    """Read pairs from two aligned files with a sentence on each line, or from a TSV, CSV, JSON or Parquet file or
-    `hub:owner/name`.
+    """Read pairs from two aligned files with a sentence on each line, from a TSV, CSV, JSON or Parquet file or
+    `hub:owner/name`, or from a file of another form: dialogues, trees, commands (`forms.FORMS`).
 
     source    the file of sources: sentences, or vectors on lines or in a .npy file (`numbers.vector`, `numbers.lines`)
     target    the file of translations; None: `source` is a table with both. Text files may be .gz or .zst
     columns   the columns of sources and targets in a table. Numbers count columns from 1 and mean that there is no
               header line; "en" also finds "translation.en". None: the columns of
               `columns.known`, or the only two; a TSV or CSV of two columns has a header if `columns.are_header`
-    format    tsv, csv, jsonl, json or parquet; None: by the file's name and first lines
+    format    tsv, csv, jsonl, json, parquet or a name of `forms.FORMS`; None: by the file's name and first lines
     encoding  encoding of both files, as for `data.files.lines.lines`
+    turns     previous turns of a dialogue that are read
 
     A source may be a list of sentences, which are joined, and a target a list of texts that are all right: the first
     one is learned, and all are references of a score. Pairs with an empty side, and rows of a TSV or CSV with another
@@ -78,8 +82,14 @@ def read(
         raise UnmaskError(f"There is no file {path}.")
     if format is not None and format not in FORMATS:
         raise unknown("format", format, FORMATS)
+    if form := form_of(path, format, encoding):
+        if columns is not None:
+            raise UnmaskError(f"{path} is not a table; leave the columns out.")
+        if turns < 1:
+            raise UnmaskError(f"At least one previous turn must be read, not {turns}: raise --turns.")
+        return _judged(str(path), (_Line(*pair) for pair in form.pairs(path, encoding, turns)), {})
     format = format or guess_format(path, otherwise="plain text", encoding=encoding)
-    if format not in FORMATS:
+    if format not in TABLES:
         raise UnmaskError(f"{path} looks like {format}, which has no pairs; give the second file too.")
     delimited = format in ("tsv", "csv")
     header = delimited and _has_header(path, format, columns, encoding)

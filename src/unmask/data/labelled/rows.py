@@ -1,4 +1,5 @@
-"""Rows: labelled examples from any file: texts, pairs, tagged words, questions, choices, triplets."""
+"""Rows: labelled examples from any file: texts, pairs, tagged words, questions, choices, triplets, documents with
+clusters of mentions."""
 
 from __future__ import annotations
 
@@ -101,6 +102,36 @@ class Triplet(Row):
     @property
     def texts(self) -> tuple[str, ...]:
         return (self.text, self.pair or "", self.negative)
+
+
+WordSpan = tuple[int, int]
+"""[begin, end): numbers of words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discourse(Row):
+    """A document of words, whose mentions of one person or thing are a cluster.
+
+    starts    numbers of the words that begin a sentence, ascending from 0
+    clusters  the mentions of each cluster, in the order of the text
+    """
+
+    starts: tuple[int, ...] = (0,)
+    clusters: tuple[tuple[WordSpan, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ambiguous(Discourse):
+    """A document with a pronoun, and two names that it may refer to (GAP).
+
+    pronoun  its words
+    names    the words of both names
+    meant    whether the pronoun refers to each name
+    """
+
+    pronoun: WordSpan = (0, 0)
+    names: tuple[WordSpan, WordSpan] = ((0, 0), (0, 0))
+    meant: tuple[bool, bool] = (False, False)
 
 
 def _texts(row: Row) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ Located = tuple[list[int], list[tuple[int, int]], list[int]]
 class Splitter(ABC):
     """Cuts texts into pieces and joins pieces to a text.
 
-    kind           "WordPiece", "BPE", "sentencepiece", "word", "character"
+    kind           "WordPiece", "BPE", "sentencepiece", "word", "spaced", "character"
     cased          whether capitals are kept
     separator      prefix for a text that is encoded separately but follows another one: a space if the pieces that
                    begin a word include the space before it (byte-level BPE), else empty

@@ -1,4 +1,4 @@
-"""Splitters: SentencePiece models, words, characters."""
+"""Splitters: SentencePiece models, words, tokens between spaces, characters."""
 
 from __future__ import annotations
 
@@ -82,6 +82,27 @@ class Words(Splitter):
         return {"kind": self.kind, "normalization": self.normalization}
 
 
+class Spaced(Words):
+    """Splits at spaces alone: for texts whose tokens have spaces between them already, such as trees and actions. Runs
+    of whitespace become one space."""
+
+    kind = "spaced"
+
+    def normalize(self, text: str) -> str:
+        return _spaces(self._normalize(clean(text)))
+
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
+        return [self.normalize(text).split() for text in texts]
+
+    def locate(self, text: str) -> list[tuple[str, int, int]]:
+        normalized, places = _located(text, self.normalize)
+        ends = [match.span() for match in re.finditer(r"\S+", normalized)]
+        return [(normalized[begin:end], places[begin][0], places[end - 1][1]) for begin, end in ends]
+
+    def join(self, pieces: Sequence[str]) -> str:
+        return " ".join(pieces)
+
+
 class Characters(Splitter):
     """Each character (code point) is a piece, spaces included, so that joining restores the normalised text.
 
@@ -114,7 +135,7 @@ class Characters(Splitter):
         return {"kind": self.kind, "normalization": self.normalization}
 
 
-PLAIN: Mapping[str, type[Words] | type[Characters]] = {"word": Words, "character": Characters}
+PLAIN: Mapping[str, type[Words] | type[Characters]] = {"word": Words, "spaced": Spaced, "character": Characters}
 
 
 def _normalization(name: str) -> Callable[[str], str]:

@@ -1,4 +1,5 @@
-"""Vocabularies for encoder–decoders, learned from texts: unigram and BPE by SentencePiece, words, characters."""
+"""Vocabularies for encoder–decoders, learned from texts: unigram and BPE by SentencePiece, words, tokens between
+spaces, characters."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def train(
     size           number of pieces, with </s> (id 0), <unk> (1) and <pad> (the last)
     kind           "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016), both by SentencePiece, which learns from a
                    sample of about `byte_budget` bytes, spread evenly over the texts (`vocabulary.sample`); "word"
-                   (`splitters.Words`) or "character", which count all of the texts and keep the most frequent pieces
+                   (`splitters.Words`), "spaced" (tokens between spaces) or "character", which count all of the texts
+                   and keep the most frequent pieces
     normalization  "nmt_nfkc" (unifies compatibility characters and spaces), "nmt_nfkc_cf" (lower-cases too) or
                    "identity"
     coverage       share of the characters that get an id, from 0.98 to 1; the rarest others are unknown

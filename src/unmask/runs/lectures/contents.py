@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from unmask.errors import unknown
-from unmask.runs.lectures import attention, documents, recurrence, words
+from unmask.runs.lectures import attention, coreference, documents, recurrence, texts, words
 from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
@@ -13,6 +13,8 @@ CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Recurrence": recurrence.ENTRIES,
     "Attention": attention.ENTRIES,
     "Documents": documents.ENTRIES,
+    "Text to text": texts.ENTRIES,
+    "Mentions": coreference.ENTRIES,
 }
 
 

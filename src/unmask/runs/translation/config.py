@@ -20,10 +20,11 @@ LIMITS = Limits(max_length=256)
 class Vocabulary(Config):
     """One vocabulary for sources and targets: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
 
+    kind           "spaced": tokens with spaces between them, such as trees and actions
     normalization  normalisation of sentencepiece; "nmt_nfkc_cf" also lower-cases the text
     """
 
-    kind: Literal["unigram", "bpe", "word", "character"] = "unigram"
+    kind: Literal["unigram", "bpe", "word", "spaced", "character"] = "unigram"
     size: int = 8_000
     normalization: Literal["nmt_nfkc", "nmt_nfkc_cf", "identity"] = "nmt_nfkc"
 

@@ -72,5 +72,7 @@ def hardly_learned(rows: Sequence[Mapping[str, Any]], metric: str, floor: float 
 
 def shown(metric: str, value: float) -> str:
     """A score as text."""
-    named = {"exact": f"{value:.1%} exact", "bleu": f"BLEU {value:.1f}", "rouge1": f"ROUGE-1 {value:.1f}"}
-    return named.get(metric, f"{metric} {value:.3f}")
+    named = {"bleu": "BLEU", "bleu_turns": "BLEU", "rouge1": "ROUGE-1", "f1": "F1"}
+    if metric == "exact":
+        return f"{value:.1%} exact"
+    return f"{named[metric]} {value:.1f}" if metric in named else f"{metric} {value:.3f}"

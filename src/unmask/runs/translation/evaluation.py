@@ -1,5 +1,5 @@
-"""Evaluation of a model that writes, on pairs of texts: BLEU, chrF and BLEU by length of the source; ROUGE; exact
-matches."""
+"""Evaluation of a model that writes, on pairs of texts: the scores of a kind of texts, exact matches, plain references,
+and for translations BLEU by length of the source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from unmask.data.bitext.forms import TURNS
 from unmask.data.bitext.numbers import Numbers
 from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
@@ -17,48 +18,55 @@ from unmask.generate import Search
 from unmask.metrics import translation as scores
 from unmask.metrics.hypotheses import refuse_tokenised
 from unmask.metrics.translation import Bucket
+from unmask.runs.report import run_facts
 from unmask.runs.translation.scoring import scoring
 from unmask.runs.translation.texts import read_pairs
+from unmask.serve.prompted import Prompted
 from unmask.serve.translator import Translator
 
 BOUNDS = (5, 10, 15, 20, 30, 40, 50)  # words of a source
 
 
 def evaluate_pairs(
-    model: Translator | Path | str,
+    model: Translator | Prompted | Path | str,
     pairs: Sequence[str],
     search: Search | None = None,
     *,
     columns: tuple[str, str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
+    turns: int | None = None,
+    known: Bitext | None = None,
     metric: str = "bleu",
     out: Path | str | None = None,
     force: bool = False,
 ) -> dict[str, Any]:
     """Translate the sources of some pairs, and score the translations against the targets.
 
-    model   a Translator, or the folder of one
+    model   a Translator, the folder of one, or a language model with examples
     search  settings of the search; None: those of the model
     columns, format, encoding  as for `read_pairs`
+    turns   previous turns of a dialogue that are read; None: those of the run of the folder
+    known   training pairs: the target of the most similar source is a plain reference
     metric  one of `scoring.SCORINGS`
     out     file for the translations, one a line, with an empty line for each pair that is left out: line n belongs to
             line n of two aligned files, or to row n of a table
     force   score references even if they look tokenised
 
     Returns `scores` (of translations bleu, chrf and, for text with spaces between words, the BLEU of lower-cased
-    tokens, each with its signature), `plain` (the scores of plain references, such as the first sentence of a source),
-    `exact` (the share of texts that equal a reference), `by_length` (of translations; empty if sources are vectors),
-    `search` with its formula, `sentences_per_second`, `description` and `notes`. Raises UnmaskError for a folder that
-    does not translate, an unknown metric, pairs that cannot be read, and if `out` cannot be written.
+    tokens, each with its signature), `plain` (the scores of plain references, such as the first sentence of a source,
+    and the share of their texts that are exact, in %), `exact` (the share of texts that equal a reference), `by_length`
+    (of translations; empty if sources are vectors), `search` with its formula, `sentences_per_second`, `description`
+    and `notes`. Raises UnmaskError for a folder that does not translate, an unknown metric, pairs that cannot be read,
+    and if `out` cannot be written.
     """
     how = scoring(metric)
     if out is not None:
         check_place(Path(out))
-    found = read_pairs(pairs, columns, format, encoding)
+    translator = Translator(model) if isinstance(model, Path | str) else model
+    found = read_pairs(pairs, columns, format, encoding, turns_of(translator.folder) if turns is None else turns)
     if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
-    translator = model if isinstance(model, Translator) else Translator(model)
     translator.search = search or translator.search
     translator.cut = translator.unknown = translator.endless = 0  # so that the notes count these pairs only
     began = time.perf_counter()
@@ -81,10 +89,16 @@ def evaluate_pairs(
         "sentences_per_second": len(found) / seconds,
         "search": {**used.to_dict(), "formula": used.formula},
         "scores": {name: asdict(score(texts, found.references)) for name, score in how.reported(found).items()},
-        "plain": how.plain(found),
+        "plain": how.plain(found, known),
         "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
+
+
+def turns_of(folder: Path | str) -> int:
+    """The previous turns of a dialogue that the model of a run has learned to read."""
+    texts = run_facts(Path(folder)).get("config", {}).get("texts", {})
+    return int(texts.get("turns", TURNS))
 
 
 def _lines(pairs: Bitext, texts: Sequence[str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How written texts are scored: translations, summaries, texts with one right form."""
+"""How written texts are scored: translations, summaries, dialogues, trees, code, texts with one right form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from unmask.data.bitext.pairs import Bitext
-from unmask.data.text.sentences import sentences
 from unmask.errors import unknown
-from unmask.metrics import rouge
+from unmask.metrics import code, parsing, rouge
 from unmask.metrics import translation as metrics
+from unmask.metrics.diversity import distinct
 from unmask.metrics.hypotheses import References
 from unmask.metrics.translation import Score
+from unmask.runs.translation.plain import lead, nearest, right_branching
 
 Scorer = Callable[[Sequence[str], References], Score]
 
@@ -52,19 +53,17 @@ class Scoring:
         """Name -> the settings of a score."""
         return {name: score(["a"], ["a"]).signature for name, score in self.of.items()}
 
-    def plain(self, pairs: Bitext) -> dict[str, dict[str, float]]:
-        """The scores of the plain references."""
+    def plain(self, pairs: Bitext, known: Bitext | None = None) -> dict[str, dict[str, float]]:
+        """The scores of the plain references, also of the targets of the nearest `known` sources, and their share of
+        exact texts, times 100."""
         written = {name: [answer(source) for source in pairs.sources] for name, answer in self.answers.items()}
-        return {name: self.values(texts, pairs) for name, texts in written.items()}
+        if known is not None:
+            written["nearest"] = nearest(known, pairs.sources)
+        exact = {name: metrics.exact_match_accuracy(texts, pairs.references) for name, texts in written.items()}
+        return {name: {**self.values(texts, pairs), EXACT: 100 * exact[name]} for name, texts in written.items()}
 
 
 EXACT = "exact"
-
-
-def lead(source: str, count: int) -> str:
-    """The first sentences of a text, a line each: the usual reference of summaries, which are often near the beginning
-    (Nallapati et al. 2017, SummaRuNNer)."""
-    return "\n".join(sentences(source)[:count])
 
 
 def of_tokens(pairs: Bitext) -> dict[str, Scorer]:
@@ -85,9 +84,25 @@ SCORINGS: dict[str, Scoring] = {
         {name: partial(rouge.rouge, name) for name in rouge.KINDS},
         answers={"lead-1": partial(lead, count=1), "lead-3": partial(lead, count=3)},
     ),
+    "dialogue": Scoring(
+        "bleu_turns",  # of a model that answers well, often below the BLEU of a useless translation
+        {
+            "bleu_turns": partial(metrics.bleu, force=True),
+            "chrf": partial(metrics.chrf, force=True),
+            "distinct1": partial(distinct, 1),
+            "distinct2": partial(distinct, 2),
+        },
+        tokenised=True,
+    ),
+    "parsing": Scoring(
+        "f1",
+        {name: partial(parsing.parsing, name) for name in parsing.NAMES},
+        answers={"right-branching": right_branching},
+    ),
+    "code": Scoring("bleu", {"bleu": code.code_bleu, "parses": code.parsable}),
     EXACT: Scoring(EXACT),
 }
-"""Name, as in `--metric` -> scores: of translations, of summaries, of texts with one right form."""
+"""Name, as in `--metric` -> scores: of translations, summaries, dialogues, trees, code, texts with one right form."""
 
 
 def scoring(name: str) -> Scoring:

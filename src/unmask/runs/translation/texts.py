@@ -11,6 +11,7 @@ import numpy as np
 from unmask.config import Config
 from unmask.data.bitext import dates
 from unmask.data.bitext import reading as bitext
+from unmask.data.bitext.forms import TURNS
 from unmask.data.bitext.pairs import Bitext
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -28,9 +29,11 @@ NO_TABLE = "Columns and formats belong to a table: leave them out for two aligne
 class Texts(Config):
     """The pairs of a run, and the number of tokens of a step.
 
-    train, dev  two aligned files, sources and targets; or one table; or a name in EMBEDDED, the default
+    train, dev  two aligned files, sources and targets; or one table, or file of dialogues, trees or commands; or a name
+                in EMBEDDED, the default
     columns     columns of the sources and the targets in a table
-    format      format of a table, if the name of the file does not show it
+    format      format of one file, if it is not recognised: of a table, or dialogues, trees or scan
+    turns       previous turns of a dialogue that are read
     encoding    encoding of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most        most training pairs, the first ones; for dates, how many are made (50,000)
     heldout     pairs held out of training if there are no dev files
@@ -38,8 +41,8 @@ class Texts(Config):
     ratio       leave out pairs in which one text is this many times as long as the other
     tokens      target tokens of a step, over all processes
     scored      dev pairs that are translated and scored at every evaluation
-    metric      bleu for translations, rouge for summaries, exact for texts with one right form; the first of its scores
-                decides which weights are kept. None: exact for dates, else bleu
+    metric      bleu for translations, rouge for summaries, dialogue, parsing, code, exact for texts with one right
+                form; one of its scores decides which weights are kept. None: exact for dates, else bleu
     allow_overlap  continue even if more than a tenth of the dev pairs are also training pairs
     """
 
@@ -47,6 +50,7 @@ class Texts(Config):
     dev: tuple[str, ...] = ()
     columns: tuple[str, str] | None = None
     format: str | None = None
+    turns: int = TURNS
     encoding: str | None = None
     most: int | None = None
     heldout: int = 1_000
@@ -81,7 +85,7 @@ class Texts(Config):
     def pairs(self, names: Sequence[str]) -> Bitext:
         """Read the pairs of `train` or `dev`; one of the two may be a table and the other not."""
         if _is_table(names):
-            return read_pairs(names, self.columns, self.format, self.encoding)
+            return read_pairs(names, self.columns, self.format, self.encoding, self.turns)
         return read_pairs(names, encoding=self.encoding)
 
 
@@ -90,13 +94,14 @@ def read_pairs(
     columns: tuple[str, str] | None = None,
     format: str | None = None,
     encoding: str | None = None,
+    turns: int = TURNS,
 ) -> Bitext:
     """Read the pairs of one table or of two aligned files; for a name in EMBEDDED, 1,000 dates that no run trains on.
     Raises UnmaskError for another number of names, and for columns or a format without a table."""
     if len(names) not in (1, 2):
         raise UnmaskError(f"Give pairs as one table or two aligned files, not as {len(names)} files.")
     if _is_table(names):
-        return bitext.read(names[0], columns=columns, format=format, encoding=encoding)
+        return bitext.read(names[0], columns=columns, format=format, encoding=encoding, turns=turns)
     if columns or format:
         raise UnmaskError(NO_TABLE)
     return bitext.read(*names, encoding=encoding) if len(names) == 2 else EMBEDDED[names[0]](1_000, split="test")
