@@ -110,7 +110,7 @@ def test_rows_of_both_tasks_are_shuffled_together():
     [
         (lambda: TwoTasks(FIRST, Classification(("c", "d"))), "set --second-task"),
         (lambda: TwoTasks(FIRST, SECOND, 0.0), "--second-weight must be above 0"),
-        (lambda: Second(second_weight=2.0).read(print, np.random.default_rng(0)), "give --second-train FILE"),
+        (lambda: Second(second_weight=2.0).sets(print, np.random.default_rng(0)), "give --second-train FILE"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, message):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
 
@@ -74,5 +74,5 @@ class Han(ModelConfig):
         xavier_uniform(module, seed, padding=self.padding)
 
 
-SIZES: dict[str, dict[str, int]] = {"base": {}, "tiny": {"dim": 100, "hidden": 32, "context": 64}}
+SIZES: dict[str, dict[str, Any]] = {"base": {}, "tiny": {"dim": 100, "hidden": 32, "context": 64}}
 """The published sizes, and a smaller one."""

@@ -47,8 +47,7 @@ class HanModel(StackModel):
     def forward(self, batch: Batch) -> Tensor:
         """[B, T, E]: states of the words, zero at separators and padding."""
         words = self.sentences(batch).words
-        level, _ = self.stack.blocks
-        return words.pack(level(words.unpack(self.embedding(batch.tokens)), words.lengths))
+        return words.pack(self.stack.words(words.unpack(self.embedding(batch.tokens)), words.lengths))
 
     def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
         """[M, E]: the vector of the document at each of these places."""
@@ -71,7 +70,7 @@ class HanModel(StackModel):
 
     def _read(self, hidden_BTE: Tensor, sentences: Sentences) -> tuple[Tensor, Tensor, Tensor]:
         """Vectors of the documents [C, E], and the weights of words [N, S] and of sentences [C, W]."""
-        lower, upper = self.stack.blocks
+        lower, upper = self.stack.words, self.stack.sentences
         vectors_NE, words_NS = lower.pool(sentences.words.unpack(hidden_BTE), sentences.words.lengths)
         lengths_C = sentences.documents.lengths
         vectors_CE, sentences_CW = upper.pool(upper(sentences.beside(vectors_NE), lengths_C), lengths_C)

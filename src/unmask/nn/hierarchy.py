@@ -65,3 +65,16 @@ class Hierarchy(nn.Module):
     def __init__(self, words: AttentiveLevel, sentences: AttentiveLevel) -> None:
         super().__init__()
         self.blocks = nn.ModuleList([words, sentences])
+
+    @property
+    def words(self) -> AttentiveLevel:
+        return self._level(0)
+
+    @property
+    def sentences(self) -> AttentiveLevel:
+        return self._level(1)
+
+    def _level(self, number: int) -> AttentiveLevel:
+        level = self.blocks[number]
+        assert isinstance(level, AttentiveLevel)
+        return level

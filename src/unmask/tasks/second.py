@@ -43,7 +43,7 @@ class Second(Config):
         """The task. Raises UnmaskError for an unknown one."""
         return task_named(self.second_task)
 
-    def read(self, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
+    def sets(self, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
         """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, and for
         rows of another task."""
         if self.second_train is None:

@@ -26,7 +26,7 @@ class SentenceTokenizer(Tokenizer):
         super().__init__(replace(side, templates=(alone, pair)))
 
     @property
-    def fingerprint(self) -> str:  # type: ignore[override]
+    def fingerprint(self) -> str:
         return f"sentences of {Tokenizer(self.side).fingerprint}"
 
     def ids(self, texts: Sequence[str], *, special: bool = False) -> list[np.ndarray]:
