@@ -23,6 +23,7 @@ from unmask.models.ecg_cnn import EcgCnn
 from unmask.models.electra import Electra
 from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt, Gpt2
+from unmask.models.han import Han
 from unmask.models.heads import kinds
 from unmask.models.hubert import Hubert
 from unmask.models.ib_bert import IbBert
@@ -34,6 +35,7 @@ from unmask.models.mobilebert import MobileBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
+from unmask.models.shared_recurrent import SharedRecurrent
 from unmask.models.signal_cpc import SignalCpc
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
@@ -74,6 +76,8 @@ CONFIGS: dict[str, Any] = {
     "GPT": Gpt(**SIZES, length=12),
     "GPT-2": Gpt2(**SIZES, length=12),
     **{cell: RecurrentNetwork(vocabulary=V, dim=8, hidden=8, layers=2, cell=cell) for cell in ("rnn", "lstm", "gru")},
+    "two tasks": SharedRecurrent(vocabulary=V, dim=8, hidden=8, bidirectional=False),
+    "HAN": Han(vocabulary=V, dim=8, hidden=4, context=4),
     "LSTM, in pieces": RecurrentNetwork(vocabulary=V, dim=8, hidden=8, layers=1, tbptt=4),
     "Transformer-XL": TransformerXl(**SIZES, hidden=8, memory=4),
     "Marian": MARIAN,

@@ -42,6 +42,7 @@ from unmask.models.cct import Cct
 from unmask.models.cpc import Cpc
 from unmask.models.deit import Deit
 from unmask.models.ecg_cnn import EcgCnn
+from unmask.models.han import Han
 from unmask.models.hubert import Hubert
 from unmask.models.log_mel import LogMelEncoder
 from unmask.models.mae import Mae
@@ -50,6 +51,7 @@ from unmask.models.mina import Mina
 from unmask.models.model import Model
 from unmask.models.model_config import ModelConfig
 from unmask.models.resnet import ResNet
+from unmask.models.shared_recurrent import SharedRecurrent
 from unmask.models.signal_cpc import SignalCpc
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
@@ -84,6 +86,8 @@ PAGES: dict[str, ModelConfig] = {
     "lstm": RecurrentNetwork(**NARROW, cell="lstm"),
     "gru-windows": RecurrentNetwork(**NARROW, cell="gru", tbptt=3),
     "lstm-bidirectional": RecurrentNetwork(**NARROW, bidirectional=True),
+    "lstm-shared": SharedRecurrent(**NARROW),
+    "han": Han(vocabulary=V, dim=12, hidden=5, context=4, separator=3),
     "elmo": Elmo(
         vocabulary=V, continues=18, characters=4, widths=(1, 2), filters=(4, 6), dim=8, hidden=12, highways=1, task=5
     ),

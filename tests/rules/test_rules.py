@@ -44,6 +44,7 @@ MAY_KNOW: dict[str, set[str]] = {
     | {
         "data.processor",
         "data.text.tokenizer",
+        "data.text.sentence_tokenizer",
         "data.bitext.numbers",
         "data.pictures.captions",
         "data.pictures.processor",

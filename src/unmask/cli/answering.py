@@ -155,7 +155,7 @@ def add_verbs(verbs: Any) -> None:
     record_options(sub)
     search_options(sub)
     sub.add_argument(
-        "--json", action="store_true", help="print one JSON object a line, for a MINA with where it looked"
+        "--json", action="store_true", help="print one JSON object a line, for a MINA or HAN with where it looked"
     )
     answering_options(sub)
     sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")

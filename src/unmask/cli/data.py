@@ -154,8 +154,9 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _build(options: argparse.Namespace) -> Corpus:
-    from unmask.data.text import byte_pairs, characters, corpus, embedded, spelling, whole_words
+    from unmask.data.text import corpus, embedded
     from unmask.data.text import reading as text
+    from unmask.data.text.kinds import KINDS
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.train.display import progress
 
@@ -173,15 +174,13 @@ def _build(options: argparse.Namespace) -> Corpus:
             return embedded.documents()
         return text.documents(options.data, **reading(options), statistics=statistics)
 
-    kinds = {"wordpiece": Tokenizer.train, "bpe": byte_pairs.train, "character": characters.train}
-    kinds |= {"spelled": spelling.train, "word": whole_words.train}
     tokenizer = Tokenizer.load(options.tokenizer) if options.tokenizer else None
     with progress() as show:
         built = corpus.build(
             documents,
             Path(options.out),
             tokenizer=tokenizer,
-            learn=kinds[how.pop("kind")],
+            learn=KINDS[how.pop("kind")],
             **how,
             heldout=options.heldout,
             progress=show,

@@ -20,7 +20,7 @@ SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
 
 
 def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    """Train the model of a recipe on labelled pictures, recordings or records; without data on those of its task."""
+    """Train the model of a recipe on labelled rows; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, cross_validate, finetune, plan

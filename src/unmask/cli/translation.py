@@ -56,8 +56,8 @@ def add_training(verbs: Any) -> None:
     sub.add_argument(
         "--data",
         metavar="FOLDER",
-        help="labelled pictures, recordings or records: a subfolder for each class, a table, or a folder with folders "
-        "train, dev and test of this form",
+        help="labelled rows: a table of texts, or of pictures, recordings or records; a folder with a subfolder for "
+        "each class; a folder with folders train, dev and test of this form",
     )
     sub.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
     sub.add_argument("--test", metavar="FILE", help="labelled rows that are scored at the end")

@@ -14,6 +14,7 @@ from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.processor import Processor
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.signals.processor import SignalProcessor
+from unmask.data.text.sentence_tokenizer import SentenceTokenizer
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
@@ -113,6 +114,16 @@ class Tokens(ProcessorFiles[Tokenizer]):
     def fields(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, Any]:
         """For a language model, the start and end tokens that other programs use for generation."""
         return {"bos_token_id": tokenizer.cls, "eos_token_id": tokenizer.sep} if "next" in model.heads else {}
+
+
+class Sentences(Tokens):
+    """For models that read a text sentence by sentence: a `SentenceTokenizer`."""
+
+    def open(self, folder: Path, config: Any) -> Tokenizer:
+        return self.fitted(super().open(folder, config), config)
+
+    def fitted(self, processor: Tokenizer, config: Any) -> Tokenizer:
+        return SentenceTokenizer(processor.side)
 
 
 class Sides(ProcessorFiles[Tokenizer]):
@@ -236,6 +247,6 @@ class PicturesAndTexts(Sides):
         return [*super().save(tokenizer, folder, model), *tokenizer.images.for_model(model.config).save(folder)]
 
 
-TOKENS, SIDES, VECTORS = Tokens(), Sides(), Vectors()
+TOKENS, SENTENCES, SIDES, VECTORS = Tokens(), Sentences(), Sides(), Vectors()
 PICTURES, RECORDINGS, SIGNALS = Images(), Recordings(), Signals()
 CAPTIONS = PicturesAndTexts()

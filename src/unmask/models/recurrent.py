@@ -62,9 +62,13 @@ class RecurrentNetwork(ModelConfig):
         return frozenset({"bidirectional" if self.bidirectional else "causal"})
 
     @property
-    def width(self) -> int:
-        """E, the width of the last layer's outputs."""
+    def outputs(self) -> int:
+        """E, the width of a layer's outputs."""
         return 2 * self.hidden if self.bidirectional else self.hidden
+
+    @property
+    def width(self) -> int:
+        return self.outputs
 
     def stack(self) -> RecurrentStack:
         """The layers, one after the other. Raises UnmaskError for `tbptt` below 1 or in a bidirectional network."""
@@ -72,7 +76,7 @@ class RecurrentNetwork(ModelConfig):
             raise UnmaskError("The gradient of a bidirectional network cannot be truncated; leave out tbptt.")
         if self.tbptt is not None and self.tbptt < 1:
             raise UnmaskError(f"A gradient must go back at least one token, not {self.tbptt}.")
-        widths = [self.dim] + [self.width] * (self.layers - 1)
+        widths = [self.dim] + [self.outputs] * (self.layers - 1)
         layers = [Recurrent(self.cell, dim, self.hidden, bidirectional=self.bidirectional) for dim in widths]
         return RecurrentStack([RecurrentLayer(layer, self.dropout, self.tbptt) for layer in layers])
 
@@ -83,18 +87,18 @@ class RecurrentNetwork(ModelConfig):
                 "A bidirectional network has seen the next token and cannot learn to predict it: set --bidirectional "
                 "false, or learn masked tokens."
             )
-        return ProjectedHead(token, self.width)
+        return ProjectedHead(token, self.outputs)
 
     def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return ProjectedHead(token, self.width)
+        return ProjectedHead(token, self.outputs)
 
     def token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Classifier(self.width, head.outputs)  # the stack has dropout on its outputs
+        return Classifier(self.outputs, head.outputs)  # the stack has dropout on its outputs
 
     sequence_head = choice_head = token_head
 
     def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        return Span(self.width)
+        return Span(self.outputs)
 
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False
@@ -109,10 +113,14 @@ class RecurrentNetwork(ModelConfig):
             heads = {"mlm": Head("masked_token")} if self.bidirectional else {"next": Head("next_token")}
         token = Token(self.vocabulary, self.dim, padding=self.padding)
         built = {name: head_of(self, head, token) for name, head in heads.items()}
-        model = RecurrentModel(self, Embedding(token, dropout=self.dropout), self.stack(), built)
+        model = self.assemble(Embedding(token, dropout=self.dropout), built)
         if seed is not None:
             self.initialise(model, seed)
         return model
+
+    def assemble(self, embedding: Embedding, heads: Mapping[str, nn.Module]) -> RecurrentModel:
+        """A model with these heads."""
+        return RecurrentModel(self, embedding, self.stack(), heads)
 
     def initialise(self, module: nn.Module, seed: int) -> None:
         """Set the initial weights of a model, or of a part of one: see `xavier_uniform`."""

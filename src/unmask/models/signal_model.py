@@ -102,10 +102,6 @@ class RecordSummaries(StackModel):
         x_MKD, length_M = recordings(hidden_BTD, places_M, batch)
         return x_MKD.sum(1) / length_M[:, None]
 
-    def looked(self, batch: Batch) -> Looked | None:
-        """Where the model looked; None for one without attention that adds up to its answer."""
-        return None
-
 
 class SignalModel(RecordSummaries):
     """Reads records one by one, however they are packed: it puts their segments together again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -79,6 +80,10 @@ class StackModel(Model):
     def token_table(self) -> Token | None:
         table = getattr(self.embedding, "token", None)
         return table if isinstance(table, Token) else None
+
+    def looked(self, batch: Batch) -> Any:
+        """Where the model looked in each sequence; None for one without attention that adds up to its answer."""
+        return None
 
     def hidden_states(self, batch: Batch) -> list[Tensor]:
         if self.transformer is None:

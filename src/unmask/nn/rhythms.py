@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from unmask.kernels.formats import exactly
 from unmask.nn.dropout import Dropout
+from unmask.nn.hierarchy import average
 from unmask.nn.recurrent import Recurrent
 
 
@@ -106,11 +107,7 @@ class KnowledgeAttention(nn.Module):
     def forward(self, x_RID: Tensor, known_RIk: Tensor, real_RI: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """[R, I, D], [R, I, 1] -> [R, D] and the weights [R, I], 0 where `real_RI` is false."""
         read = torch.cat([x_RID, known_RIk.to(x_RID.dtype)], -1) if self.numbers else x_RID
-        scores_RI = self.score(torch.tanh(self.project(read))).squeeze(-1).float()
-        if real_RI is not None:
-            scores_RI = scores_RI.masked_fill(~real_RI, -torch.inf)
-        weights_RI = scores_RI.softmax(-1).to(x_RID.dtype)
-        return (weights_RI[:, None] @ x_RID).squeeze(1), weights_RI
+        return average(x_RID, self.score(torch.tanh(self.project(read))).squeeze(-1), real_RI)
 
 
 class EqualAttention(nn.Module):

@@ -100,3 +100,53 @@ class Words:
         row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
         numbers_BT = row_B1 * (documents_BT.max() + 1) + documents_BT
         return cls(places_W, characters_WC, lengths_W, Sequences.of(numbers_BT.flatten()[places_W][None]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sentences:
+    """The sentences of the documents of some rows, without the separators between them.
+
+    words      the words of each sentence, as sequences; N of them
+    order      [N] the sentences in the order of the rows
+    documents  the sentences, in this order, of each document, as sequences; D of them
+    numbers    [D] the number of each document, as in `numbers_BT`
+    numbers_BT  [B, T] the number of the document at each place, which differs from row to row; below 1 at padding of
+                the first row
+    """
+
+    words: Sequences
+    order: Tensor
+    documents: Sequences
+    numbers: Tensor
+    numbers_BT: Tensor
+
+    @classmethod
+    def of(cls, tokens_BT: Tensor, documents_BT: Tensor | None, separator: int) -> Self:
+        """Find the sentences: one ends before each separator, and at the end of each document.
+
+        documents_BT  `Batch.documents`; None: each row is one document
+        """
+        documents_BT = torch.ones_like(tokens_BT) if documents_BT is None else documents_BT
+        ends_BT = tokens_BT == separator
+        breaks_BT = ends_BT.clone()
+        breaks_BT[:, 1:] |= documents_BT[:, 1:] != documents_BT[:, :-1]
+        real_BT = (documents_BT > 0) & ~ends_BT
+        words = Sequences.of((1 + breaks_BT.long().cumsum(1)) * real_BT)
+        begins = words.steps == 0
+        row_B1 = torch.arange(len(tokens_BT), device=tokens_BT.device)[:, None]
+        numbers_BT = row_B1 * (documents_BT.max() + 1) + documents_BT
+        of_sentences_N = numbers_BT.flatten()[words.places[begins]]
+        documents = Sequences.of(of_sentences_N[None])
+        firsts = documents.steps == 0
+        numbers_D = torch.empty_like(documents.lengths)
+        numbers_D[documents.owners[firsts]] = of_sentences_N[documents.places[firsts]]
+        return cls(words, words.owners[begins], documents, numbers_D, numbers_BT)
+
+    def beside(self, vectors_NE: Tensor) -> Tensor:
+        """Vectors of the sentences -> sequences of them, a document a row: [N, E] -> [D, S, E]."""
+        return self.documents.unpack(vectors_NE[self.order][None])
+
+    def at(self, places_M: Tensor, vectors_DE: Tensor) -> Tensor:
+        """[M, E]: the vector of the document at each place of the flattened rows; zero for one without a word."""
+        same_MD = self.numbers_BT.flatten()[places_M][:, None] == self.numbers
+        return same_MD.to(vectors_DE.dtype) @ vectors_DE

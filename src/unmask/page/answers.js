@@ -211,16 +211,34 @@ function comparePictures(root, model) {
   empty(root, h("form", { onsubmit: (event) => event.preventDefault() }, field("Pictures: choose two or more files", input)), place);
 }
 
+/** A token on a background that is stronger for a larger value; negative values have another colour. */
+function heated(token, value, most) {
+  const paint = value < 0 ? colour(1) : colour(0);
+  return [tipped(h("span", { tabindex: -1, style: { background: `color-mix(in srgb, ${paint} ${Math.round(45 * Math.min(1, Math.abs(value / most)))}%, transparent)`, "border-radius": "3px", padding: "2px 3px" } }, token), `${token} ${short(value)}`), " "];
+}
+
+/** The sentences of a text with a bar for the weight of each, and its words on backgrounds by theirs. */
+function sentences(tokens, { words, sentences: weights }) {
+  const rows = [];
+  tokens.forEach((token, i) => {
+    if (!weights[i]) return rows.push(null);
+    if (!rows.at(-1)) rows.push({ weight: weights[i], words: [] });
+    rows.at(-1).words.push([token, words[i]]);
+  });
+  const bars = rows.filter(Boolean).map((row) => {
+    const most = Math.max(...row.words.map(([, value]) => value));
+    return bar(h("span", {}, row.words.map(([token, value]) => heated(token, value, most))), row.weight);
+  });
+  return h("div", { class: "card" }, h("h3", {}, "Attention to sentences, and to the words of each"), h("ol", { class: "bars long" }, bars));
+}
+
 /** Gradient × input and attention for each token. */
 function why(root, found, label) {
   const largest = Math.max(...found.gradient.map(Math.abs), 1e-12);
-  const line = (title, values, most, signed) => h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "text" }, found.tokens.map((token, i) => {
-    const share = values[i] / most;
-    const paint = signed && share < 0 ? colour(1) : colour(0);
-    return [tipped(h("span", { tabindex: -1, style: { background: `color-mix(in srgb, ${paint} ${Math.round(45 * Math.min(1, Math.abs(share)))}%, transparent)`, "border-radius": "3px", padding: "2px 3px" } }, token), `${token} ${short(values[i])}`), " "];
-  })));
-  const attention = found.attention ? [line("Attention of the classifying token, last layer", found.attention, Math.max(...found.attention), false), line("Attention rollout of the same token", found.rollout, Math.max(...found.rollout), false)] : [];
-  empty(root, h("div", { class: "cards" }, line(`Gradient × input for “${label}”: blue supports it, orange opposes it`, found.gradient, largest, true), attention), h("p", { class: "note" }, found.caution));
+  const line = (title, values, most) => h("div", { class: "card" }, h("h3", {}, title), h("p", { class: "text" }, found.tokens.map((token, i) => heated(token, values[i], most))));
+  const attention = found.attention ? [line("Attention of the classifying token, last layer", found.attention, Math.max(...found.attention)), line("Attention rollout of the same token", found.rollout, Math.max(...found.rollout))] : [];
+  const looked = found.looked ? sentences(found.tokens, found.looked) : null;
+  empty(root, h("div", { class: "cards" }, line(`Gradient × input for “${label}”: blue supports it, orange opposes it`, found.gradient, largest), attention, looked), h("p", { class: "note" }, found.caution));
 }
 
 function tag(root, model) {

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from unmask.models.cct import SIZES as CCT_SIZES
 from unmask.models.cct import Cct
 from unmask.models.deit import Deit
 from unmask.models.ecg_cnn import SIZES as ECG_SIZES
 from unmask.models.ecg_cnn import EcgCnn
+from unmask.models.han import SIZES as HAN_SIZES
+from unmask.models.han import Han
 from unmask.models.mfcc_cnn import SIZES as MFCC_SIZES
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mina import SIZES as MINA_SIZES
 from unmask.models.mina import Mina
 from unmask.models.model import ModelConfig
+from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
+from unmask.models.shared_recurrent import SharedRecurrent
 from unmask.models.signal_recurrent import SignalRecurrent
 from unmask.models.signal_transformer import SignalTransformer
 from unmask.models.swin import SIZES as SWIN_SIZES
@@ -26,6 +30,7 @@ from unmask.models.vgg import Vgg
 from unmask.models.vit import SIZES, Vit
 from unmask.runs import catalogue
 from unmask.runs.finetuning.config import FineTuning, Fit
+from unmask.tasks.classification import ClassificationOptions
 from unmask.tasks.image_classification import PictureOptions
 from unmask.tasks.picture_training import Augmenting
 from unmask.tasks.registry import task_with
@@ -33,6 +38,7 @@ from unmask.tasks.rows import TaskOptions
 from unmask.tasks.signal_classification import SignalOptions
 from unmask.tasks.speech_classification import SpeechOptions
 from unmask.tasks.speech_recognition import RecognitionOptions
+from unmask.tasks.tagging import TaggingOptions
 from unmask.train.optim import Optimizer, Schedule
 
 MINUTES = 30.0  # of a run whose length is not given
@@ -94,6 +100,26 @@ def mfcc_cnn_transcripts() -> FineTuning:
     return _new(MfccCnn(widths=(32, 32, 48, 48), dropout=0.3), RecognitionOptions(speed=0.1), fit)
 
 
+def han() -> FineTuning:
+    """Documents, by a hierarchical attention network: words, then sentences (Yang et al. 2016): minutes on a laptop."""
+    return _of_texts(Han(**HAN_SIZES["tiny"], dropout=0.3), ClassificationOptions(), length=512)
+
+
+def bilstm_classifier() -> FineTuning:
+    """Short texts, by a two-layer LSTM in both directions: minutes on a laptop."""
+    return _of_texts(RecurrentNetwork(**READER), ClassificationOptions(), length=64)
+
+
+def bilstm_tagger() -> FineTuning:
+    """Tags of words, by the same network: minutes on a laptop."""
+    return _of_texts(RecurrentNetwork(**READER), TaggingOptions(), length=64)
+
+
+def bilstm_two_tasks() -> FineTuning:
+    """Short texts and tags of words at once: a tagger on the first layer of an LSTM, a classifier on the second."""
+    return _of_texts(SharedRecurrent(**READER), ClassificationOptions(), length=64)
+
+
 def mina() -> FineTuning:
     """Electrocardiograms, by MINA: four bands, attention to beats, rhythm and bands (0.1 M parameters): minutes on a
     laptop."""
@@ -135,6 +161,15 @@ def lstm_signal() -> FineTuning:
     """Records of sensors, by a two-layer LSTM over their segments in both directions (0.2 M parameters): minutes on a
     laptop."""
     return _of_signals(SignalRecurrent(), lr=3e-3)
+
+
+READER: dict[str, Any] = {"dim": 128, "hidden": 128, "layers": 2, "bidirectional": True, "dropout": 0.3}
+
+
+def _of_texts(page: ModelConfig, options: TaskOptions, length: int) -> FineTuning:
+    """Short runs on texts of up to `length` tokens; the tokenizer is learned from the training rows."""
+    fit = Fit(minutes=MINUTES, batch_size=32, optimizer=Optimizer(lr=2e-3), schedule=Schedule(warmup=0.05))
+    return _new(page, options, fit).replace(rows={"length": length})
 
 
 def _of_mina(size: str) -> FineTuning:

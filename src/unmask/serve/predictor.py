@@ -156,7 +156,7 @@ class Predictor(Answering):
         cut = frozenset(encoded.cut)
         answers = [task.answer(row, answer) for row, answer in zip(rows, found, strict=True)]
         if self._explain:
-            answers = task.explained(answers, self.model, encoded)
+            answers = task.explained(answers, self.model, encoded, self.processor)
         return [{**answer, "cut": True} if i in cut else answer for i, answer in enumerate(answers)]
 
     # -- masked tokens, replaced tokens, sentence pairs

@@ -7,7 +7,7 @@ Each task is a class in its own file, with a line below. No other code names it.
 from __future__ import annotations
 
 from unmask.tasks.balance import ClassLoss
-from unmask.tasks.batching import answered
+from unmask.tasks.batching import answered, evaluating
 from unmask.tasks.classification import Classification
 from unmask.tasks.coreference import Coreference
 from unmask.tasks.embedding import Embedding, metric_for
@@ -27,7 +27,7 @@ from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
-from unmask.tasks.task import Encoded, Task, doubting, evaluating
+from unmask.tasks.task import Encoded, Task, doubting
 from unmask.tasks.verification import Verification
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -63,3 +64,17 @@ def sequence_of(batch: Batch, places: Tensor) -> Tensor:
         raise UnmaskError("The batch does not say where its sequences start; make it with collate.pack or pad.")
     order = batch.starts.argsort()
     return order[torch.searchsorted(batch.starts[order], places, right=True) - 1]
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; the model's previous mode is restored afterwards."""
+    training = model.training
+    if training:
+        model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        if training:
+            model.train()

@@ -24,7 +24,8 @@ from unmask.models.model import Model
 from unmask.nn import Classifier
 from unmask.objectives.distillation import HIDDEN, SOFT, check
 from unmask.objectives.objective import Objective
-from unmask.tasks.task import Encoded, Task, evaluating
+from unmask.tasks.batching import evaluating
+from unmask.tasks.task import Encoded, Task
 from unmask.types import Batch, Loss, Target
 
 PROJECTION = "distill"

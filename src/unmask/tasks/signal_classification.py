@@ -171,7 +171,7 @@ class SignalClassification(OneLabel, WindowedSignals):
         ]
         return {**super().answer(row, found.mean[None]), "windows": windows}
 
-    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+    def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
         """Each window has "looked": "rhythm", the weights of its segments; "beats", those of the places of the
         convolution, one segment after the other; "bands". Each of the three adds up to 1. For MINA alone."""
         return [

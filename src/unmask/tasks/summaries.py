@@ -14,9 +14,8 @@ from unmask.data.examples import lengths_of
 from unmask.data.processor import Processor
 from unmask.data.recordings.segments import Framed
 from unmask.models.model import Model
-from unmask.tasks.batching import TOKENS_ELSEWHERE, answered, by_length
+from unmask.tasks.batching import TOKENS_ELSEWHERE, answered, by_length, evaluating
 from unmask.tasks.embedding import POOLINGS
-from unmask.tasks.task import evaluating
 from unmask.types import Example
 
 Summary = Literal["summary", "mean"]

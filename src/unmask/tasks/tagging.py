@@ -19,9 +19,10 @@ from unmask.data.files.tables import guess_format
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.labelled.schemes import Allowed, allowed, convert, detect
+from unmask.data.processor import Processor
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural
-from unmask.models.model import Model
+from unmask.models.model import Model, ModelConfig
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
 from unmask.tasks.balance import ClassLoss, Weighing
 from unmask.tasks.batching import sequence_of
@@ -32,6 +33,7 @@ from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
 from unmask.tasks.rows import Rows, TableRows, TaskOptions, column
 from unmask.tasks.tagged_words import SentenceForm, tagged
 from unmask.tasks.task import Encoded, Say, Score, Task
+from unmask.tasks.texts import new_of_texts
 from unmask.tasks.written_tags import WrittenTags
 from unmask.types import Batch, Example, Head, Loss
 
@@ -139,6 +141,10 @@ class Tagging(Task):
         if scheme is not None:
             say(f"The tags mark spans as {scheme} does; only legal sequences are answered.")
         return Tagging(labels, scheme=scheme, crf=options.crf, weighing=weighing)
+
+    @classmethod
+    def new(cls, config: ModelConfig, rows: Sequence[Row]) -> tuple[ModelConfig, Processor[Any]]:
+        return new_of_texts(config, rows)
 
     def check_rows(self, model: Model, rows: Sequence[Row]) -> None:
         check_segments(model, rows)

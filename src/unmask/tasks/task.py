@@ -5,13 +5,11 @@ Shapes: N examples, M targets, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_type_hints
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -24,7 +22,7 @@ from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives.objective import Objective
-from unmask.tasks.batching import answered, sequence_of
+from unmask.tasks.batching import answered, evaluating, sequence_of
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.forms import Form
 from unmask.tasks.prompting import Prompting
@@ -174,6 +172,11 @@ class Task(Objective):
     def new_processor(cls, config: ModelConfig) -> Processor[Any]:
         """The processor of a new model. Raises UnmaskError for a task whose models start from a folder."""
         raise UnmaskError(f"A model for {cls.task_name} starts from a folder with a tokenizer: give --model FOLDER.")
+
+    @classmethod
+    def new(cls, config: ModelConfig, rows: Sequence[Row]) -> tuple[ModelConfig, Processor[Any]]:
+        """The sizes of a new model and its processor, which that of texts learns from the training rows."""
+        return config, cls.new_processor(config)
 
     @classmethod
     def stand_in(cls, config: Any) -> StandIn:
@@ -361,7 +364,7 @@ class Task(Objective):
         """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
 
-    def explained(self, answers: list[dict[str, Any]], model: Any, encoded: Encoded) -> list[dict[str, Any]]:
+    def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
         """The answers to encoded rows, with where the model looked, if the task can say it."""
         return answers
 
@@ -379,20 +382,6 @@ class Task(Objective):
     def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
         """The rows of a file in a format of the task, without labels; None for a file that is read line by line."""
         return None
-
-
-@contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the model's previous mode is restored afterwards."""
-    training = model.training
-    if training:
-        model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        if training:
-            model.train()
 
 
 def doubting(task: Task | None, threshold: float) -> Task:

@@ -8,8 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from unmask import huggingface
+from unmask.data import collate
 from unmask.data.labelled.rows import Row
+from unmask.data.processor import Processor
+from unmask.data.text.kinds import KINDS
 from unmask.data.text.tokenizer import Tokenizer
+from unmask.models.model import ModelConfig
 from unmask.tasks.lengths import Long, frames
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.task import Encoded, Task
@@ -37,6 +42,10 @@ class TextTask(Task):
 
     def __init__(self, long: Long = "truncate") -> None:
         self.long = long
+
+    @classmethod
+    def new(cls, config: ModelConfig, rows: Sequence[Row]) -> tuple[ModelConfig, Processor[Any]]:
+        return new_of_texts(config, rows)
 
     def encode(self, rows: Sequence[Row], tokenizer: Tokenizer, length: int) -> Encoded:
         firsts = tokenizer.ids([row.text for row in rows])
@@ -74,5 +83,53 @@ class TextTask(Task):
         """Make an answer [1, C] of the merged outputs of windows, such as probabilities that sum to 1."""
         return answer
 
+    def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
+        """An answer to a text that was read as one sequence has "looked": the sentences of the text with their weights,
+        and their words with theirs. For models with attention to words and sentences alone."""
+        return [
+            {**answer, "looked": found} if (found := looked_at(row, own, model, processor)) else answer
+            for answer, row, own in zip(
+                answers, encoded.rows, (encoded.examples[part] for part in encoded.of_rows), strict=True
+            )
+        ]
+
     def settings(self) -> dict[str, Any]:
         return {} if self.long == "truncate" else {"long": self.long}
+
+
+def new_of_texts(config: ModelConfig, rows: Sequence[Row]) -> tuple[ModelConfig, Processor[Any]]:
+    """The sizes of a new model that reads texts, and its tokenizer, trained on the texts of the rows; the vocabulary of
+    the sizes is the largest one. Raises UnmaskError for rows without words."""
+    tokenizer = KINDS[config.token_kind]((text for row in rows for text in row.reads), config.vocabulary)
+    return config.replace(vocabulary=tokenizer.size), huggingface.fitted(tokenizer, config)
+
+
+def looked_at(row: Row, examples: Sequence[Example], model: Any, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """[{"text", "weight", "words": [{"word", "weight"}]}] for the sentences of a row; weights of sentences add up to 1,
+    and those of the words of a sentence do. Empty for a model without such weights, a pair, and a text in windows."""
+    if row.pair is not None or len(examples) > 1:
+        return []
+    looked = model.looked(collate.pad(examples, tokenizer.pad, multiple=1).to(model.device))
+    if looked is None:
+        return []
+    encoding = tokenizer.encode(row.text, special=False)
+    words_T, sentences_T = (x[0].float().tolist() for x in (looked.words, looked.sentences))
+    found = list[dict[str, Any]]()
+    last = -1  # index of the word that the piece before belongs to; -1: of none
+    for (begin, end), word, own, whole in zip(
+        encoding.offsets.tolist(), encoding.words, words_T, sentences_T, strict=False
+    ):
+        if word >= 0 and last < 0:
+            found.append({"begin": begin, "weight": whole, "words": []})
+        if word >= 0 and word != last:
+            found[-1]["words"].append({"begin": begin, "weight": 0.0})
+        if word >= 0:
+            found[-1]["words"][-1]["weight"] += own
+            found[-1]["end"] = found[-1]["words"][-1]["end"] = end
+        last = word
+    return [_named(row.text, one, "text", words=[_named(row.text, x, "word") for x in one["words"]]) for one in found]
+
+
+def _named(text: str, part: dict[str, Any], name: str, **more: Any) -> dict[str, Any]:
+    """A part of a text, which begins and ends at characters, with these characters in place of their numbers."""
+    return {name: text[part["begin"] : part["end"]], "weight": part["weight"], **more}

@@ -47,7 +47,8 @@ def gradient_times_input(model: Model, reading: Read, head: str, output: int) ->
 
 def beside_attention(model: Model, reading: Read, head: str, output: int) -> Data:
     """Gradient × input of each token, and the attention of the token that the head reads: the mean over the heads of
-    the last layer, and rollout. Both are None for a model without attention."""
+    the last layer, and rollout. Both are None for a model without attention; one with attention to words and sentences
+    has "looked", the weights of both at each token, 0 between sentences."""
     found: Data = {
         "tokens": reading.tokens,
         "words": reading.words,
@@ -58,7 +59,12 @@ def beside_attention(model: Model, reading: Read, head: str, output: int) -> Dat
     }
     kinds = layers_of(model)
     if not kinds:
-        return found
+        looked = model.looked(reading.batch)  # type: ignore[operator]
+        return found | {
+            "looked": None
+            if looked is None
+            else {name: x[0].tolist() for name, x in (("words", looked.words), ("sentences", looked.sentences))}
+        }
     layers = weights(model, reading.batch, next(iter(kinds)))
     place = -1 if "decoder" in kinds else 0  # a decoder answers at its last token
     mean_T = layers[-1].mean(0)[place]

@@ -60,8 +60,14 @@ def sentences(text: str) -> list[str]:
     """
     found: list[str] = []
     for begin, end in _spans(text):
-        found.extend(_bounded(" ".join(text[begin:end].split())))
+        line = " ".join(text[begin:end].split())
+        found.extend(line[begin:end] for begin, end in _bounded(line, 0, len(line)))
     return found
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Begin and end of each sentence in characters of the text, for sentences that keep their whitespace."""
+    return [part for begin, end in _spans(text) for part in _bounded(text, begin, end)]
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
@@ -131,13 +137,12 @@ def _hangul(letter: str) -> bool:
     return "가" <= letter <= "힣"
 
 
-def _bounded(sentence: str) -> Iterator[str]:
-    """The sentence in parts of at most LONGEST characters, cut at spaces if there are any."""
-    begin = 0
-    while len(sentence) - begin > LONGEST:
-        end = sentence.rfind(" ", begin + 1, begin + LONGEST + 1)
+def _bounded(text: str, begin: int, last: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of the parts, of at most LONGEST characters, of a sentence; cut at spaces if there are any."""
+    while last - begin > LONGEST:
+        end = text.rfind(" ", begin + 1, begin + LONGEST + 1)
         end = end if end > begin else begin + LONGEST
-        yield sentence[begin:end]
-        begin = end + (sentence[end] == " ")
-    if begin < len(sentence):
-        yield sentence[begin:]
+        yield begin, end
+        begin = end + (text[end] == " ")
+    if begin < last:
+        yield begin, last

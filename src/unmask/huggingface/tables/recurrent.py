@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from unmask.huggingface.table import OF_SEQUENCES, Table
 from unmask.huggingface.tables.bert import CRF
 from unmask.models.recurrent import RecurrentNetwork
+from unmask.models.shared_recurrent import SharedRecurrent
 
 RECURRENT = Table(
     model_type="unmask-recurrent",
@@ -25,3 +28,5 @@ RECURRENT = Table(
     architectures={},
 )
 """`transformers` has no such model."""
+
+SHARED = replace(RECURRENT, model_type="unmask-shared-recurrent", config=SharedRecurrent)

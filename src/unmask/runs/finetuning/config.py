@@ -18,6 +18,7 @@ from unmask.tasks import Task, task_named
 from unmask.tasks.config import TaskConfig
 from unmask.tasks.distillation import Distillation
 from unmask.tasks.rows import TaskOptions
+from unmask.tasks.second import Second
 from unmask.train.checkpoint import RUN
 from unmask.train.optim import Optimizer, Schedule
 
@@ -99,6 +100,7 @@ class FineTuning(TaskConfig):
     fit: Fit = field(default_factory=Fit)
     transfer: Transfer = field(default_factory=Transfer)
     distillation: Distillation = field(default_factory=Distillation)
+    second: Second = field(default_factory=Second)
     seed: int = 0
     seeds: int | None = None
     from_scratch: bool = False

@@ -7,7 +7,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from unmask.tasks import TASKS, Encoded, Task, settings_of
 from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.reading import read_sets
+from unmask.tasks.second import TwoTasks, alone
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display
 
@@ -37,6 +38,7 @@ UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in token
 ANEW = 1_000_003  # added to the seed when a run is started again
 INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # values of Fitted.stopped after a signal
 SMALL = 256  # width of a small model
+Aim = Distilled | WithLanguageModel | TwoTasks
 BOLD = 1e-3  # default learning rate when few weights are trained: a frozen trunk, LoRA
 
 
@@ -45,7 +47,9 @@ class PreparedEncoder(Prepared):
     """A prepared run with encoded rows, a task and a processor.
 
     encoded  split -> its rows as examples; the training rows may be a part of all
-    aim      the objective with a teacher, or with the next token as auxiliary objective; None: the task alone
+    aim      the objective with a teacher, with the next token as auxiliary objective, or with a second task; None: the
+             task alone
+    second   the second task, and its dev rows; None: there is none
     """
 
     config: FineTuning
@@ -54,7 +58,8 @@ class PreparedEncoder(Prepared):
     processor: Processor[Any]
     encoded: Mapping[str, Encoded]
     baseline: Mapping[str, dict[str, float]]
-    aim: Distilled | WithLanguageModel | None = None
+    aim: Aim | None = None
+    second: tuple[Task, Encoded] | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -70,12 +75,19 @@ class PreparedEncoder(Prepared):
         model, row, answers = run_seed(self, seed, folder, display, say, resume=resume)
         if "test" in self.encoded:
             row["test"] = self.task.evaluate(model, self.encoded["test"], self.processor.pad)
+        tasks = {".": self.task}
+        if self.second is not None:
+            second, rows = self.second
+            row[split_of(second)] = second.evaluate(model, rows, self.processor.pad)
+            tasks[second.task_name] = second
         dev = self.encoded["dev"].rows
-        settings = settings_of(self.task)  # with values that this seed has set, such as a threshold
+        settings = {name: settings_of(task) for name, task in tasks.items()}  # with values of this seed: a threshold
 
         def write(out: Path) -> None:
             plain = merged(model).cpu()
-            huggingface.save(out, plain, self.processor, labels=self.labels, settings=settings)
+            for name, task in tasks.items():
+                own = plain if self.second is None else alone(plain, task)
+                huggingface.save(out / name, own, self.processor, labels=task.labels, settings=settings[name])
             self.task.save_beside(out, model)
             if examples := self.task.examples(answers, dev):
                 write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
@@ -99,14 +111,22 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     sizes = config.page or huggingface.config_of(Path(start))  # before the rows, whose reading may take long
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
+    others = config.second.sets(say, np.random.default_rng(config.seed))
     config = _settled(config, len(sets["train"]), say)
     fresh = config.from_scratch or config.page is not None
     config = _with_strategy(config, None if fresh else sizes, say)
     config = config if searched else _with_rate(config, sizes, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
-    aim: Distilled | WithLanguageModel | None = _with_language_model(config, task)
-    loaded = _load(config, aim or task, task.labels, config.seed)
+    processor: Processor[Any] | None = None
+    if config.page is not None:
+        texts = [row for one in (sets, others) if one for row in one["train"].rows]
+        page, processor = config.kind.new(config.page, texts)
+        config = replace(config, page=page)
+    both = TwoTasks(task, config.second.learned(others, say), config.second.second_weight) if others else None
+    apart: Distilled | WithLanguageModel | None = _with_language_model(config, task)
+    aim: Aim | None = apart or both
+    loaded = _load(config, aim or task, task.labels, config.seed, processor)
     length = _length(config, loaded.model)
     tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
     config.fit.optimizer.build(loaded.model, scale=tuning.scale)
@@ -123,14 +143,25 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
     if config.distillation.teacher is not None and config.fit.workers:
         raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
-    aim = aim or _distilled(config.distillation, task, processor)
-    if aim is not None:
+    second = None
+    if both is not None:
+        if apart is not None or config.distillation.teacher is not None or config.fit.sampling == "balanced":
+            raise UnmaskError("A second task excludes --teacher, --language-model and --sampling balanced.")
+        added = {name: both.second.encode(rows, processor, length) for name, rows in others.items()}
+        encoded["train"], second = both.together(encoded["train"], added["train"]), (both.second, added["dev"])
+        baseline[split_of(both.second)] = both.second.baseline(others["dev"].rows, others["train"].rows)
+    elif (aim := apart or _distilled(config.distillation, task, processor)) is not None:
         encoded["train"] = aim.prepare(encoded["train"])
     if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")
     task.check_rows(loaded.model, sets["train"].rows)
     config = config.replace(rows={"length": length})
-    return PreparedEncoder(config, begun, task, processor, encoded, baseline, aim)
+    return PreparedEncoder(config, begun, task, processor, encoded, baseline, aim, second)
+
+
+def split_of(second: Task) -> str:
+    """The name of the dev rows of a second task among the scores."""
+    return f"{second.task_name} dev"
 
 
 def _with_language_model(config: FineTuning, task: Task) -> WithLanguageModel | None:
@@ -174,7 +205,7 @@ def run_seed(
             say(collapsed)
             continue
         gc.collect()  # frees the optimizer state of an earlier run, which PyTorch keeps in a reference cycle
-        model = _load(config, prepared.aim or task, task.labels, drawn).model
+        model = _load(config, prepared.aim or task, task.labels, drawn, prepared.processor).model
         with prepared.aim.projecting(model, drawn) if prepared.aim else nullcontext():
             fitted = fit(
                 model,
@@ -215,7 +246,7 @@ def run_seed(
 def cost(prepared: PreparedEncoder) -> dict[str, Any]:
     """The size, time and memory of the training of the first seed (`Trainer.plan`). Nothing is trained or written."""
     config, task, encoded, aim = prepared.config, prepared.task, prepared.encoded, prepared.aim
-    model = _load(config, aim or task, task.labels, config.seed).model
+    model = _load(config, aim or task, task.labels, config.seed, prepared.processor).model
     with ExitStack() as stack:
         if aim is not None:
             stack.enter_context(aim.projecting(model, config.seed))
@@ -279,11 +310,15 @@ def rate_of(folder: Path | str) -> float | None:
     return None
 
 
-def _load(config: FineTuning, aim: Objective, labels: Sequence[str], seed: int) -> huggingface.Loaded:
+def _load(
+    config: FineTuning, aim: Objective, labels: Sequence[str], seed: int, processor: Processor[Any] | None
+) -> huggingface.Loaded:
     """The model with the heads that `aim` needs; a stored head for other labels is replaced. Raises UnmaskError if it
-    lacks a head for the next token."""
+    lacks a head for the next token.
+
+    processor  that of a new model
+    """
     if config.page is not None:
-        processor = config.kind.new_processor(config.page)
         new = huggingface.Loaded(config.page.build(heads=aim.heads, seed=seed), processor, (), (), ())
         return config.kind.prepared(new, config.options)
     assert config.model is not None

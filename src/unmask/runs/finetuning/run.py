@@ -127,6 +127,8 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
     if config.rows.train is None:
         raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if config.model is not None and huggingface.holds_encoder_decoder(config.model):
+        if config.second.second_train is not None:
+            raise UnmaskError("A second task is for encoders and recurrent networks: leave --second-train out.")
         return text_to_text.prepare(config, say, resume=resume)
     return encoder.prepare(config, say)
 
