@@ -78,6 +78,7 @@ def pretrain(settings: Settings) -> Result:
     return {
         "recipe": settings["recipe"],
         "fields": settings["fields"],
+        "folder": str(folder),
         "parameters": run.model.parameters_total,
         "beside": _beside(run.model),
         "steps": result.step,
@@ -122,22 +123,12 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
 
     from unmask import huggingface
     from unmask.data.text.corpus import Corpus
-    from unmask.data.text.stream import fixed
-    from unmask.runs import recipes
     from unmask.runs.pretraining import evaluation
 
     if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
         return None
     opened = Corpus(corpus_folder)
-    learned = recipes.roberta_tiny().objective.build(opened.tokenizer)
-    parts: dict[str, Any] = {
-        "sample": learned.sample,
-        "corrupt": learned.corrupt,
-        "length": TOKENS,
-        "rows": 32,
-        "limit_rows": rows,
-    }
-    batches = fixed([opened.split("heldout")], **parts)
+    learned, batches = hidden_words(opened, rows)
     model = loaded.model.eval()
     with torch.inference_mode():
         losses = [learned.loss(model, batch)["mlm"] for batch in batches]
@@ -149,6 +140,22 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
         "targets": count,
         "frequencies": evaluation.baseline(batches, _log_shares(counts), learned.terms),
     }
+
+
+def hidden_words(corpus: Any, rows: int) -> tuple[Any, list[Any]]:
+    """The objective that hides 15 % of the tokens, and rows of held-out text of which it hid some."""
+    from unmask.data.text.stream import fixed
+    from unmask.runs import recipes
+
+    learned = recipes.roberta_tiny().objective.build(corpus.tokenizer)
+    parts: dict[str, Any] = {
+        "sample": learned.sample,
+        "corrupt": learned.corrupt,
+        "length": TOKENS,
+        "rows": 32,
+        "limit_rows": rows,
+    }
+    return learned, fixed([corpus.split("heldout")], **parts)
 
 
 def _log_shares(counts: Any) -> Any:

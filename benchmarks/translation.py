@@ -48,7 +48,10 @@ class Run:
 
 RUNS = {
     "fixed": Run("LSTM, a fixed vector", "seq2seq"),
+    # Sutskever et al. 2014, section 3.3: what reading the source from its end is worth.
+    "forward": Run("LSTM, a fixed vector, source not reversed", "seq2seq", fields=(("model.reverse", False),)),
     "attention": Run("LSTM, general attention", "seq2seq-attention"),
+    "dot": Run("LSTM, dot attention", "seq2seq-attention", fields=(("model.attention", "dot"),)),
     "additive": Run("GRU, additive attention", "seq2seq-bahdanau"),
     "convs2s": Run("ConvS2S", "convs2s-small"),
     "transformer": Run("Transformer", "transformer-tiny"),
