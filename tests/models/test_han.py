@@ -16,6 +16,8 @@ from unmask.data.text import whole_words
 from unmask.models.han import Han
 from unmask.nn.hierarchy import AttentiveLevel
 from unmask.types import Batch, Example, Head
+from unmask.visualize import saliency
+from unmask.visualize.reading import read
 
 SEP = 3
 PAGE = Han(vocabulary=20, dim=5, hidden=3, context=4, dropout=0.0)
@@ -152,3 +154,13 @@ def test_a_folder_brings_the_sentences_back(tmp_path):
     again = huggingface.load(tmp_path)
     assert again.processor.fingerprint == cut.fingerprint
     assert again.processor.ids([TEXT])[0].tolist() == cut.ids([TEXT])[0].tolist()
+
+
+def test_the_view_of_gradients_has_the_weights_of_attention():
+    cut = tokenizer()
+    model = replace(PAGE, vocabulary=cut.size).build({"classification": Head("sequence", 2)}).eval()
+    shown = read(model, cut, TEXT)
+    found = saliency.beside_attention(model, shown, "classification", 0)["looked"]
+    wanted = model.looked(shown.batch)
+    assert found == {"words": wanted.words[0].tolist(), "sentences": wanted.sentences[0].tolist()}
+    assert [value == 0 for value in found["sentences"]] == [word < 0 for word in shown.words]
