@@ -62,7 +62,7 @@ def check_command(command: str, recipe: str) -> None:
     if fields := overrides(rest):
         config, others = _config_of(verb, options, fields, recipe)
         changed = config.override(fields, **others)
-        if verb == "pretrain":
+        if hasattr(config, "training"):
             check_rate(config.training.optimizer, changed.training.optimizer, fields)
 
 
