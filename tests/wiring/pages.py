@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli import parser
+from unmask.cli import words as word_vectors
 from unmask.cli.parser import overrides
 from unmask.generate import Sampling
 from unmask.objectives import registry
@@ -19,6 +20,7 @@ from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
 from unmask.runs.translation import systems
+from unmask.runs.word_vectors import Word2Vec
 from unmask.train.optim import check_rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +62,7 @@ def check_command(command: str, recipe: str) -> None:
     if fields := overrides(rest):
         config, others = _config_of(verb, options, fields, recipe)
         changed = config.override(fields, **others)
-        if verb == "pretrain":
+        if hasattr(config, "training"):
             check_rate(config.training.optimizer, changed.training.optimizer, fields)
 
 
@@ -68,6 +70,8 @@ def _config_of(
     verb: str, options: argparse.Namespace, fields: dict[str, str], recipe: str
 ) -> tuple[Any, dict[str, str]]:
     """The config whose fields a verb passes on, and the other names of its fields, as the verb itself finds them."""
+    if verb == "pretrain" and options.recipe in word_vectors.RECIPES:
+        return Word2Vec(), {}
     if verb == "pretrain":
         return recipes.find(options.recipe or recipe), {"batch_size": "rows.batch"}
     if verb == "cluster":
