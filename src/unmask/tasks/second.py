@@ -34,25 +34,27 @@ class Second(Config):
 
     second_train: Path | None = None
     second_dev: Path | None = None
-    second_task: str = "tagging"
+    second_task: str | None = None
     second_label: str | None = None
     second_weight: float = 1.0
 
     @property
     def kind(self) -> type[Task]:
-        """The task. Raises UnmaskError for an unknown one."""
+        """The task. Raises UnmaskError for an unknown one, and for none."""
+        if self.second_task is None:
+            raise UnmaskError("Say what the second rows are labelled for: --second-task NAME.")
         return task_named(self.second_task)
 
     def sets(self, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
         """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, and for
         rows of another task."""
         if self.second_train is None:
-            if self != Second():
+            if self.replace(second_task=None) != Second():
                 raise UnmaskError("A second task needs rows of its own: give --second-train FILE.")
             return {}
         rows = self.kind.rows_class().override({"train": self.second_train, "dev": self.second_dev})
         rows = rows.override({"label": self.second_label}) if self.second_label is not None else rows
-        return read_sets(self.second_task, rows, lambda sentence: say(f"Second task: {sentence}"), rng)
+        return read_sets(self.kind.task_name, rows, lambda sentence: say(f"Second task: {sentence}"), rng)
 
     def learned(self, sets: Mapping[str, Dataset], say: Say) -> Task:
         """The task for its rows. Raises UnmaskError for rows that cannot be learned from."""

@@ -21,7 +21,7 @@ from unmask.models.han import Han
 from unmask.nn.attention import attention
 from unmask.nn.mask import Bias
 from unmask.runs.lectures.entry import Shown, entry
-from unmask.tasks.classification import Classification
+from unmask.tasks.registry import task_named, usual_task
 from unmask.tasks.texts import looked_at
 from unmask.train.report import Bars, Heatmap, Table
 
@@ -53,7 +53,7 @@ def documents(quick: bool) -> Shown:
     rows = [review(rng, labels[i % 2]) for i in range(64)]
     sizes = Han(vocabulary=100, dim=16, hidden=8, context=8, dropout=0.0)
     tokenizer = huggingface.fitted(whole_words.train([row.text for row in rows], sizes.vocabulary), sizes)
-    task = Classification(labels)
+    task = task_named(usual_task()).of_labels(labels)
     model = sizes.replace(vocabulary=tokenizer.size).build(task.heads, seed=0)
     batch = collate.pad(task.encode(rows, tokenizer, 64).examples, tokenizer.pad)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
