@@ -51,14 +51,7 @@ def test_a_document_network_says_where_it_looked(rows, tmp_path, capsys):
 
 def test_two_tasks_share_a_model_and_each_has_a_folder(rows, tmp_path, capsys):
     out = tmp_path / "run"
-    given = [
-        "--data",
-        str(rows / "reviews.tsv"),
-        "--second-task",
-        "tagging",
-        "--second-train",
-        str(rows / "words.conll"),
-    ]
+    given = ["--data", str(rows / "reviews.tsv"), "--second-train", str(rows / "words.conll")]
     main(["train", "bilstm-two-tasks", *given, *FAST, "--out", str(out)])
     results = json.loads((out / "results.json").read_text(encoding="utf-8"))
     assert results["summary"].keys() == {"dev", "tagging dev"}
@@ -127,7 +120,10 @@ def test_rows_of_both_tasks_are_shuffled_together():
         (lambda: TwoTasks(FIRST, Classification(("c", "d"))), "set --second-task"),
         (lambda: TwoTasks(FIRST, SECOND, 0.0), "--second-weight must be above 0"),
         (lambda: Second(second_weight=2.0).sets(print, np.random.default_rng(0)), "give --second-train FILE"),
-        (lambda: Second(second_train=Path("a.tsv")).sets(print, np.random.default_rng(0)), "give --second-task NAME"),
+        (
+            lambda: Second(second_train=Path("a.tsv")).sets(print, np.random.default_rng(0)),
+            "labelled for: --second-task NAME",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, message):

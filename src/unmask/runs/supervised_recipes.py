@@ -117,7 +117,8 @@ def bilstm_tagger() -> FineTuning:
 
 def bilstm_two_tasks() -> FineTuning:
     """Short texts and tags of words at once: a tagger on the first layer of an LSTM, a classifier on the second."""
-    return _of_texts(SharedRecurrent(**READER), ClassificationOptions(), length=64)
+    second = {"second_task": task_with(TaggingOptions())}
+    return _of_texts(SharedRecurrent(**READER), ClassificationOptions(), length=64).replace(second=second)
 
 
 def mina() -> FineTuning:

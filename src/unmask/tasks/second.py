@@ -27,7 +27,7 @@ class Second(Config):
 
     second_train   file of its training rows; None: there is no second task
     second_dev     file of its dev rows; without it, a tenth of its training rows is held out
-    second_task    the task, another one than the first; to be named with second_train
+    second_task    the task, another one than the first; needed for these rows
     second_label   column of its labels, if it does not have the usual name
     second_weight  of its mean loss, beside 1 for that of the first task
     """
@@ -42,14 +42,14 @@ class Second(Config):
     def kind(self) -> type[Task]:
         """The task. Raises UnmaskError for an unknown one, and for none."""
         if self.second_task is None:
-            raise UnmaskError(f"Name the task of the rows in {self.second_train}: give --second-task NAME.")
+            raise UnmaskError("Say what the second rows are labelled for: --second-task NAME.")
         return task_named(self.second_task)
 
     def sets(self, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
-        """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, rows
-        without a task, and rows of another task."""
+        """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, and for
+        rows of another task."""
         if self.second_train is None:
-            if self != Second():
+            if self.replace(second_task=None) != Second():
                 raise UnmaskError("A second task needs rows of its own: give --second-train FILE.")
             return {}
         rows = self.kind.rows_class().override({"train": self.second_train, "dev": self.second_dev})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from unmask import huggingface
 from unmask.data import collate
-from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.text import whole_words
 from unmask.kernels.attention import fused
@@ -57,8 +55,7 @@ def documents(quick: bool) -> Shown:
     rows = [review(rng, labels[i % 2]) for i in range(64)]
     sizes = Han(vocabulary=100, dim=16, hidden=8, context=8, dropout=0.0)
     tokenizer = huggingface.fitted(whole_words.train([row.text for row in rows], sizes.vocabulary), sizes)
-    recipe, reviews = supervised_recipes.find("han"), Dataset(Path("reviews"), tuple(rows), {})
-    task = recipe.kind.learned({"train": reviews, "dev": reviews}, recipe.options, lambda note: None)
+    task = supervised_recipes.find("han").kind.of_labels(labels)
     model = sizes.replace(vocabulary=tokenizer.size).build(task.heads, seed=0)
     batch = collate.pad(task.encode(rows, tokenizer, 64).examples, tokenizer.pad)
     learn(model, lambda: task.loss(model, batch)[task.name], steps := 20 if quick else 40, 0.02)
