@@ -122,7 +122,7 @@ def test_rows_of_both_tasks_are_shuffled_together():
         (lambda: Second(second_weight=2.0).sets(print, np.random.default_rng(0)), "give --second-train FILE"),
         (
             lambda: Second(second_train=Path("a.tsv")).sets(print, np.random.default_rng(0)),
-            "labelled for: --second-task NAME",
+            "--second-task NAME",
         ),
     ],
 )
