@@ -26,7 +26,8 @@ SOURCE = Path(registry.__file__).parents[1]
 NAMES = {name for kind in OBJECTIVES for name in (kind.__name__, kind.objective.__name__)}
 ROOM, KINDS = "objectives", ("", "writing_", "recurrent_", "picture_", "recording_", "signal_")
 RECIPES = tuple(f"{kind}recipes.py" for kind in KINDS)
-LECTURES = ("runs", "lectures")  # an entry shows one objective
+LECTURES = ("runs", "lectures")
+"""An entry shows the equation of one objective, and so names it."""
 EVERY = pytest.mark.parametrize("kind", OBJECTIVES, ids=lambda kind: kind.kind)
 
 

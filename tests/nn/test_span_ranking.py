@@ -75,6 +75,17 @@ def test_scores_are_those_of_the_equations(ranking, states):
             torch.testing.assert_close(ranked.scores[i, k + 1], wanted)
 
 
+@torch.no_grad()
+def test_words_far_less_attended_than_others_leave_a_span_finite(states):
+    """The weights of a document's words are divided by the sum of those of the span."""
+    steep = SpanRanking(6, 3, hidden=5, features=4).eval()
+    for p in steep.parameters():
+        torch.nn.init.normal_(p, std=0.5)
+    steep.attention.weight.mul_(400)
+    assert steep.attention(states).max() - steep.attention(states).min() > 200
+    assert steep(states, SENTENCES, 1.0, 3).mentions.isfinite().all()
+
+
 def test_candidates_stay_in_their_sentence():
     wanted = {
         (b, e) for b, e in combinations(range(len(SENTENCES) + 1), 2) if e - b <= 3 and len(set(SENTENCES[b:e])) == 1

@@ -17,7 +17,7 @@ from unmask.models.shared_recurrent import SharedRecurrent
 from unmask.tasks import Classification, Tagging
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.second import Second, TwoTasks, alone
-from unmask.types import Example
+from unmask.types import Example, Head
 
 FAST = ["--epochs", "1", "--batch-size", "8", "--dim", "8", "--hidden", "6", "--device", "cpu"]
 
@@ -98,6 +98,15 @@ def test_tags_depend_on_the_first_layer_alone_and_classes_on_both():
         assert moved == layers
 
 
+def test_each_head_reads_one_layer():
+    """Also one whose input is the states of words, such as that of coreference."""
+    head = Head("span_ranking", 3)
+    model = SIZES.build({"links": head}, seed=0).eval()
+    batch = collate.pad([TEXT], 0, multiple=1)
+    x_MD = model.head_inputs("links", model(batch), torch.arange(3), batch)
+    assert model.heads["links"](x_MD, np.ones(3), 1.0, 2).scores.shape == (3, 3)
+
+
 def test_rows_of_both_tasks_are_shuffled_together():
     first = Encoded([TEXT], np.array([0]), ["row"], 8)
     second = Encoded([WORDS, WORDS], np.array([0, 0]), ["sentence"], 8)
@@ -111,6 +120,10 @@ def test_rows_of_both_tasks_are_shuffled_together():
         (lambda: TwoTasks(FIRST, Classification(("c", "d"))), "set --second-task"),
         (lambda: TwoTasks(FIRST, SECOND, 0.0), "--second-weight must be above 0"),
         (lambda: Second(second_weight=2.0).sets(print, np.random.default_rng(0)), "give --second-train FILE"),
+        (
+            lambda: Second(second_train=Path("a.tsv")).sets(print, np.random.default_rng(0)),
+            "--second-task NAME",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(make, message):

@@ -79,6 +79,15 @@ def test_a_job_with_a_softmax_is_a_run_of_sgd(network):
     np.testing.assert_allclose(outputs, u.detach().numpy(), atol=1e-4)
 
 
+def test_a_softmax_over_one_word_has_nothing_to_learn():
+    inputs, outputs = vectors(1, 2), vectors(1, 3)
+    job = Job(np.zeros(4, np.int32), np.array([4]), ALL[:1], 1, ALPHA, 5)
+    for network in kernel.NETWORKS.values():
+        network(job, inputs, outputs, sampling.full_softmax(1))
+    np.testing.assert_array_equal(inputs, vectors(1, 2))
+    np.testing.assert_array_equal(outputs, vectors(1, 3))
+
+
 def test_a_softmax_over_many_words_is_refused_with_its_cost():
     assert len(sampling.full_softmax(sampling.SOFTMAX).rows) == sampling.SOFTMAX
     with pytest.raises(UnmaskError, match="computes 10,001 products for each pair of words: keep at most 10,000"):

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from unmask.metrics.hypotheses import References, Texts
+from unmask.metrics.ngrams import tokens
 from unmask.metrics.translation import Bleu, Score, score
 
-TOKEN = re.compile(r"\w+|[^\w\s]")  # a name or number, or one sign
 # The rest of a statement whose first line ends with a colon, by its first word: before the line, and after it.
 REST = {
     **dict.fromkeys(("elif", "else"), ("if 1: pass\n", " pass")),
@@ -55,4 +55,4 @@ def parses(line: str) -> bool:
 
 
 def _cut(text: str) -> str:
-    return " ".join(TOKEN.findall(text))
+    return " ".join(tokens(text))

@@ -3,20 +3,17 @@ Conversation Models")."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from unmask.metrics.hypotheses import References, Texts
-from unmask.metrics.ngrams import ngrams
+from unmask.metrics.ngrams import ngrams, tokens
 from unmask.metrics.translation import Score
-
-TOKEN = re.compile(r"\w+|[^\w\s]")  # a word, or one sign
 
 
 def distinct(n: int, texts: Sequence[str], references: References) -> Score:
     """The number of different n-grams in all texts [N], divided by the number of their tokens, times 100. References
     have no effect; their own score shows what is usual. Raises UnmaskError if there are no texts."""
-    rows = [TOKEN.findall(text) for text in Texts.of(texts, references).hypotheses]
+    rows = [tokens(text) for text in Texts.of(texts, references).hypotheses]
     total = sum(map(len, rows))
     different = len(set().union(*(ngrams(row, n) for row in rows)))
     details = {"different": different, "tokens": total}

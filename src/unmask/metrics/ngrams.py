@@ -9,12 +9,18 @@ A candidate is the words of one translation; its references are the words of one
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from unmask.errors import UnmaskError
 
 Words = Sequence[str]
+
+
+def tokens(text: str) -> list[str]:
+    """The words of a text, and each of its signs, however they are spaced."""
+    return re.findall(r"\w+|[^\w\s]", text)
 
 
 def ngrams(words: Words, n: int) -> Counter[tuple[str, ...]]:

@@ -24,6 +24,7 @@ from unmask.nn import (
     RecurrentLayer,
     RecurrentStack,
     Span,
+    SpanRanking,
     Token,
     xavier_uniform,
 )
@@ -99,6 +100,9 @@ class RecurrentNetwork(ModelConfig):
 
     def span_head(self, head: Head, token: nn.Embedding) -> nn.Module:
         return Span(self.outputs)
+
+    def span_ranking_head(self, head: Head, token: nn.Embedding) -> nn.Module:
+        return SpanRanking(self.outputs, head.outputs)
 
     def build(
         self, heads: Mapping[str, Head] | None = None, *, seed: int | None = 0, pooler: bool = False

@@ -97,7 +97,7 @@ class SpanRanking(nn.Module):
         """g [C, G]."""
         begin_C, last_C = spans_C2[:, 0], spans_C2[:, 1] - 1
         score_W1 = self.attention(x_WD)
-        weight_W1 = (score_W1 - score_W1.amax()).exp()
+        weight_W1 = (score_W1 - score_W1.amax()).clamp(min=-80).exp()  # above 0, or a span could have no weight
         # Row l of a sum is that of the l + 1 words from each place on.
         sums_LWD, weights_LW1 = (self._sums(x) for x in (weight_W1 * x_WD, weight_W1))
         length_C = last_C - begin_C

@@ -110,8 +110,8 @@ class Sentences:
     order      [N] the sentences in the order of the rows
     documents  the sentences, in this order, of each document, as sequences; D of them
     numbers    [D] the number of each document, as in `numbers_BT`
-    numbers_BT  [B, T] the number of the document at each place, which differs from row to row; below 1 at padding of
-                the first row
+    numbers_BT  [B, T] the number of the document at each place, which differs from row to row; that of padding is the
+                number of no document
     """
 
     words: Sequences

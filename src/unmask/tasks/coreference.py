@@ -19,7 +19,7 @@ from unmask import metrics
 from unmask.data.files.lines import bare
 from unmask.data.labelled.coreference import is_gap, read_documents, read_gap
 from unmask.data.labelled.dataset import Dataset
-from unmask.data.labelled.rows import Ambiguous, Discourse, Row, WordSpan
+from unmask.data.labelled.rows import Ambiguous, Clusters, Discourse, Row, WordSpan
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.models.model import Model
@@ -28,7 +28,6 @@ from unmask.nn.coreference import Ranked, gold_antecedents, marginal_loss
 from unmask.tasks.batching import sequence_of
 from unmask.tasks.lexical.coreference import mentions_in, string_match
 from unmask.tasks.linked_mentions import (
-    Clusters,
     DocumentForm,
     Linked,
     as_clusters,

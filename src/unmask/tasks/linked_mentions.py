@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from unmask.data.labelled.coreference import sentence_starts
-from unmask.data.labelled.rows import Discourse, Row, WordSpan
+from unmask.data.labelled.rows import Clusters, Discourse, Row, WordSpan
 from unmask.tasks.forms import Object
 from unmask.tasks.tagged_words import SentenceForm, places_of
-
-Clusters = tuple[tuple[WordSpan, ...], ...]
 
 
 class DocumentForm(SentenceForm):

@@ -27,7 +27,7 @@ class Second(Config):
 
     second_train   file of its training rows; None: there is no second task
     second_dev     file of its dev rows; without it, a tenth of its training rows is held out
-    second_task    the task; another one than the first
+    second_task    the task, another one than the first; needed for these rows
     second_label   column of its labels, if it does not have the usual name
     second_weight  of its mean loss, beside 1 for that of the first task
     """

@@ -9,12 +9,8 @@ from html import escape
 
 from unmask.train.chart import Drawing
 
-ACROSS, CELL, SIDE, LINE = (
-    6,
-    112,
-    96,
-    16,
-)  # of a drawing: columns; pixels of a column, of a picture, of a caption's line
+ACROSS = 6  # pictures of a row of a drawing
+CELL, SIDE, LINE = 112, 96, 16  # pixels: from picture to picture, of a picture, of a line of its caption
 KINDS = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg"}
 """First bytes of a file -> its media type."""
 

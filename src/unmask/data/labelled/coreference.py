@@ -16,7 +16,7 @@ from typing import Any
 from unmask.data.files.tables import format_by_name, read_table, rows
 from unmask.data.labelled.conll import Block, blocks, check_columns
 from unmask.data.labelled.dataset import Dataset
-from unmask.data.labelled.rows import Ambiguous, Discourse, WordSpan
+from unmask.data.labelled.rows import Ambiguous, Clusters, Discourse, WordSpan
 from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError, plural
 
@@ -82,7 +82,7 @@ def _document(path: Path, name: str, sentences: list[Block], labelled: bool) -> 
     return Discourse(" ".join(words), words=words, id=name, place=place, starts=tuple(starts), clusters=clusters)
 
 
-def _clusters(path: Path, marks: list[tuple[int, str]]) -> tuple[tuple[WordSpan, ...], ...]:
+def _clusters(path: Path, marks: list[tuple[int, str]]) -> Clusters:
     """The clusters of a document; `marks` are the number of the line and the last column of each word."""
     begun: dict[str, list[int]] = defaultdict(list)
     found: dict[str, set[WordSpan]] = defaultdict(set)

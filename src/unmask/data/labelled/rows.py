@@ -106,6 +106,8 @@ class Triplet(Row):
 
 WordSpan = tuple[int, int]
 """[begin, end): numbers of words."""
+Clusters = tuple[tuple[WordSpan, ...], ...]
+"""The mentions of each person or thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Discourse(Row):
     """
 
     starts: tuple[int, ...] = (0,)
-    clusters: tuple[tuple[WordSpan, ...], ...] = ()
+    clusters: Clusters = ()
 
 
 @dataclass(frozen=True, slots=True)

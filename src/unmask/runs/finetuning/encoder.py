@@ -124,8 +124,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
         page, processor = config.kind.new(config.page, texts)
         config = replace(config, page=page)
     both = TwoTasks(task, config.second.learned(others, say), config.second.second_weight) if others else None
-    apart: Distilled | WithLanguageModel | None = _with_language_model(config, task)
-    aim: Aim | None = apart or both
+    auxiliary: Distilled | WithLanguageModel | None = _with_language_model(config, task)
+    aim: Aim | None = auxiliary or both
     loaded = _load(config, aim or task, task.labels, config.seed, processor)
     length = _length(config, loaded.model)
     tuning = strategy.prepare(loaded.model, config.transfer)  # only a check, as the next: each seed has its own model
@@ -145,12 +145,12 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
         raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
     second = None
     if both is not None:
-        if apart is not None or config.distillation.teacher is not None or config.fit.sampling == "balanced":
+        if auxiliary is not None or config.distillation.teacher is not None or config.fit.sampling == "balanced":
             raise UnmaskError("A second task excludes --teacher, --language-model and --sampling balanced.")
         added = {name: both.second.encode(rows, processor, length) for name, rows in others.items()}
         encoded["train"], second = both.together(encoded["train"], added["train"]), (both.second, added["dev"])
         baseline[split_of(both.second)] = both.second.baseline(others["dev"].rows, others["train"].rows)
-    elif (aim := apart or _distilled(config.distillation, task, processor)) is not None:
+    elif (aim := auxiliary or _distilled(config.distillation, task, processor)) is not None:
         encoded["train"] = aim.prepare(encoded["train"])
     if config.distillation.teacher is not None:
         say(f"Teacher: {config.distillation.teacher}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unmask.data.labelled.rows import Discourse, WordSpan
+from unmask.data.labelled.rows import Clusters, Discourse
 from unmask.metrics import of_coreference
 from unmask.runs.lectures.entry import Shown, entry
 from unmask.tasks.lexical.coreference import mentions_in, string_match
@@ -22,8 +22,7 @@ def clusters(quick: bool) -> Shown:
     from she goes to I and my, and not to Nader.
 
     MUC counts links, B³ looks from each mention at its cluster, CEAFφ4 aligns clusters one to one; their mean is the
-    score of CoNLL-2012 (Pradhan et al. 2014). MUC alone would give one
-    cluster of all mentions a high score.
+    score of CoNLL-2012 (Pradhan et al. 2014). MUC alone would give one cluster of all mentions a high score.
 
     `unmask finetune --task coreference` trains a model that finds mentions and links them, from documents with
     clusters.
@@ -53,7 +52,7 @@ def clusters(quick: bool) -> Shown:
     )
 
 
-def _said(row: Discourse, found: tuple[tuple[WordSpan, ...], ...]) -> str:
+def _said(row: Discourse, found: Clusters) -> str:
     return ", ".join("{" + ", ".join(" ".join(row.words[b:e]) for b, e in cluster) + "}" for cluster in found) or "none"
 
 

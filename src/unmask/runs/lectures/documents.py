@@ -6,6 +6,7 @@ Shapes: N documents, T tokens, n tokens of a sequence, K width of a head.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from unmask.kernels.attention import fused
 from unmask.models.han import Han
 from unmask.nn.attention import attention
 from unmask.nn.mask import Bias
+from unmask.runs import supervised_recipes
 from unmask.runs.lectures.entry import Shown, entry
-from unmask.tasks.registry import task_named, usual_task
+from unmask.runs.lectures.learning import learn
 from unmask.tasks.texts import looked_at
 from unmask.train.report import Bars, Heatmap, Table
 
@@ -53,19 +55,14 @@ def documents(quick: bool) -> Shown:
     rows = [review(rng, labels[i % 2]) for i in range(64)]
     sizes = Han(vocabulary=100, dim=16, hidden=8, context=8, dropout=0.0)
     tokenizer = huggingface.fitted(whole_words.train([row.text for row in rows], sizes.vocabulary), sizes)
-    task = task_named(usual_task()).of_labels(labels)
+    task = supervised_recipes.find("han").kind.of_labels(labels)
     model = sizes.replace(vocabulary=tokenizer.size).build(task.heads, seed=0)
     batch = collate.pad(task.encode(rows, tokenizer, 64).examples, tokenizer.pad)
-    optimizer = torch.optim.Adam(model.parameters(), 0.02)
-    for _ in range(steps := 20 if quick else 40):
-        loss = task.loss(model, batch)[task.name]
-        optimizer.zero_grad()
-        (loss.sum / loss.count).backward()
-        optimizer.step()
+    learn(model, lambda: task.loss(model, batch)[task.name], steps := 20 if quick else 40, 0.02)
     shown = review(rng, "good")
     example = task.encode([shown], tokenizer, 64).examples
     with torch.no_grad():
-        sentences = looked_at(shown, example, model.eval(), tokenizer)
+        sentences = looked_at(shown, example, model, tokenizer)
     longest = max(len(one["words"]) for one in sentences)
     words = [[word["word"] for word in one["words"]] for one in sentences]
     weights = [[word["weight"] for word in one["words"]] for one in sentences]
@@ -107,8 +104,8 @@ def map_memory(quick: bool) -> Shown:
     kept = []
     for n in lengths:
         q, k, v = (torch.randn(1, 1, n, 64, generator=generator, requires_grad=True) for _ in range(3))
-        exact = kept_bytes(lambda q=q, k=k, v=v: attention(q, k, v, Bias(), scale=0.125))  # type: ignore[misc]
-        tiled = kept_bytes(lambda q=q, k=k, v=v: fused(q, k, v, None, scale=0.125))  # type: ignore[misc]
+        exact = kept_bytes(partial(attention, q, k, v, Bias(), scale=0.125))
+        tiled = kept_bytes(partial(fused, q, k, v, None, scale=0.125))
         kept.append((f"{n:,}", size(4 * n**2), size(exact), size(tiled)))
     sizes = [(f"{n:,}", size(4 * n**2), size(2 * n**2)) for n in (1_024, 4_096, 16_384, 65_536)]
     return Shown(

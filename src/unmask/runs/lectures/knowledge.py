@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -22,10 +22,11 @@ from unmask.models.t5 import T5
 from unmask.objectives import NextToken
 from unmask.runs.in_context import InContext, Prompts
 from unmask.runs.lectures.entry import Shown, entry
+from unmask.runs.lectures.learning import learn
 from unmask.runs.translation import origin, systems
 from unmask.train.gallery import Captioned, Gallery
 from unmask.train.report import Table
-from unmask.types import Batch
+from unmask.types import Batch, Loss
 from unmask.visualize.captions import lit
 
 Pairs = Sequence[tuple[str, str]]
@@ -55,8 +56,8 @@ def closed_book(quick: bool) -> Shown:
     for name, facts in (("none", []), ("other capitals", other), ("true", true)):
         model = T5(dropout=0.0).replace(**_ids(tokenizer), **sizes).build(seed=0)
         if facts:
-            learn(model, batch_of(tokenizer, facts), steps, 2e-3)
-        learn(model, batch_of(tokenizer, known), steps // 2, 1e-3)
+            learn(model, loss_of(model, batch_of(tokenizer, facts)), steps, 2e-3)
+        learn(model, loss_of(model, batch_of(tokenizer, known)), steps // 2, 1e-3)
         rows.append((name, *(share(answers(model, tokenizer, pairs), pairs) for pairs in (known, new))))
     return Shown(
         f"After pre-training on true sentences, {rows[2][2]:.0%} of the {len(new)} new questions are answered; after "
@@ -108,7 +109,7 @@ def captions(quick: bool) -> Shown:
     batch, others = batch_of(tokenizer, examples), [*examples[1:], examples[0]]
     rows = []
     for before, steps in zip((0, *stages), stages, strict=False):
-        learn(model, batch, steps - before, 3e-3)
+        learn(model, loss_of(model, batch), steps - before, 3e-3)
         written = answers(model, tokenizer, examples)
         rows.append((steps, share(written, examples), share(written, others), len(set(written))))
     with torch.no_grad():
@@ -129,15 +130,9 @@ def captions(quick: bool) -> Shown:
     )
 
 
-def learn(model: EncoderDecoder, batch: Batch, steps: int, rate: float) -> None:
-    """Adam on one batch of pairs."""
-    optimizer = torch.optim.Adam(model.train().parameters(), rate)
-    for _ in range(steps):
-        loss = NextToken().loss(model, batch)["next"]
-        optimizer.zero_grad()
-        (loss.sum / loss.count).backward()
-        optimizer.step()
-    model.eval()
+def loss_of(model: EncoderDecoder, batch: Batch) -> Callable[[], Loss]:
+    """The loss of a batch of pairs."""
+    return lambda: NextToken().loss(model, batch)["next"]
 
 
 def answers(model: EncoderDecoder, tokenizer: Tokenizer, pairs: Pairs) -> list[str]:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from unmask.data.text import whole_words
-from unmask.data.text.tokenizer import Tokenizer
 from unmask.models import albert, bert
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert
@@ -32,11 +31,6 @@ STORIES = (
     ("the river rose at night", "by morning the bridge was gone", "we took the boat", "it was a slow way home"),
     ("she planted three trees", "two of them grew", "the third one never did", "she asked the gardener why"),
 )
-
-
-def tokenizer_of(texts: list[str]) -> Tokenizer:
-    """A token for each word."""
-    return whole_words.train(texts, 100)
 
 
 @entry("ELMo: a mix of all layers", code="nn/head.py", test="lectures/test_pretraining_entries.py")
@@ -152,7 +146,7 @@ def sentence_pairs(quick: bool) -> Shown:
     topic alone does not answer.
     """
     texts = [sentence for story in STORIES for sentence in story]
-    tokenizer = tokenizer_of(texts)
+    tokenizer = whole_words.train(texts, 100)
     documents = [Document(list(tokenizer.ids(story)), i) for i, story in enumerate(STORIES)]
     rows, shares = [], []
     for objective, answers in (

@@ -175,8 +175,7 @@ def rhythms(quick: bool) -> Shown:
 def beat_attention(quick: bool) -> Shown:
     """MINA weighs the places of a segment by softmax(v · tanh(W [x; k])) with knowledge k (Hong et al. 2019): for
     beats, the absolute step from sample to sample, which is large in a QRS complex. Here W reads k alone, so that the
-    weights
-    show what the knowledge says before training.
+    weights show what the knowledge says before training.
     """
     rate = 300
     rng = np.random.default_rng(3)

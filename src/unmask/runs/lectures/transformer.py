@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.generate import Sampling, Search
-from unmask.models.transformer import Transformer
+from unmask.models.transformer import SIZES, Transformer
 from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Residual, record_attention
 from unmask.nn.attention import attention
 from unmask.objectives.cross_entropy import equation
@@ -286,7 +286,8 @@ def transformer_sizes(quick: bool) -> Shown:
     version: slides with either number quote the paper.
     """
     rows = []
-    for name, config in (("base", Transformer(vocabulary=37_000)), ("big", big())):
+    for name in ("base", "big"):
+        config = Transformer(vocabulary=37_000).replace(**SIZES[name])
         D, F, N, V = config.dim, config.encoder_hidden, config.encoder_layers, config.vocabulary
         attention_, feed, norm = 4 * (D * D + D), 2 * D * F + F + D, 2 * D
         parts = (V * D, N * (attention_ + feed + 2 * norm), N * (2 * attention_ + feed + 3 * norm))
@@ -297,12 +298,6 @@ def transformer_sizes(quick: bool) -> Shown:
         f"The base model has {rows[0][-1] / 1e6:.0f} million parameters, the big one {rows[1][-1] / 1e6:.0f} million.",
         [Table("Parameters", ["model", "V · D", "encoder", "decoder", "sum", "in the model"], rows)],
     )
-
-
-def big() -> Transformer:
-    """The big model of the paper (table 3)."""
-    sides = {"encoder_heads": 16, "decoder_heads": 16, "encoder_hidden": 4_096, "decoder_hidden": 4_096}
-    return Transformer(vocabulary=37_000, dim=1_024).replace(**sides)
 
 
 ENTRIES = (

@@ -18,6 +18,7 @@ from unmask.models.bert import Bert
 from unmask.models.model import Model
 from unmask.objectives.language_modeling import MaskedLM
 from unmask.runs.lectures.entry import Shown, entry
+from unmask.runs.lectures.learning import learn
 from unmask.runs.word_vectors import random_walks
 from unmask.train.report import Chart, Heatmap, Series, Table
 from unmask.types import Example, Head
@@ -116,13 +117,8 @@ class Sentences:
         config = Bert.from_dict({**size, "dropout": 0.0, "attention_dropout": 0.0})
         model = config.build({"mlm": Head("masked_token")}, seed=0)
         objective = MaskedLM(mask=3, specials=range(4), vocabulary=config.vocabulary)
-        rng, adam = np.random.default_rng(0), torch.optim.Adam(model.parameters(), lr=3e-3)
-        for _ in range(steps):
-            loss = objective.loss(model, objective.corrupt(self.batch, rng))["mlm"]
-            adam.zero_grad()
-            (loss.sum / loss.count).backward()
-            adam.step()
-        return model.eval()
+        rng = np.random.default_rng(0)
+        return learn(model, lambda: objective.loss(model, objective.corrupt(self.batch, rng))["mlm"], steps, 3e-3)
 
     def vectors(self, model: Model, word: str) -> list[Tensor]:
         """[N, D] for the embedding and each layer: its output at a word in each sentence that has it, less their mean,

@@ -108,7 +108,8 @@ def skip_gram(job: Job, inputs_VD: Any, outputs_RD: Any, output: Output) -> int:
     """
     rows, labels = np.empty(output.longest, np.int32), np.empty(output.longest, np.float32)
     error_D = np.empty_like(inputs_VD[0])
-    tree, copies_2KD = output.negative == 0, np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
+    tree = output.negative == 0 and not output.softmax
+    copies_2KD = np.empty((2, output.longest, inputs_VD.shape[1]), np.float32)
     used = np.arange(output.longest, dtype=np.int32)
     state, kept_N, kept_ends, left = contexts(job)
     begin = 0

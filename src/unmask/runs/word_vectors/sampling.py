@@ -131,7 +131,7 @@ def full_softmax(size: int) -> Output:
     nothing = np.full(1, FULL, np.int64), np.zeros(1, np.int32)
     own = np.arange(size + 1, dtype=np.int64)
     rows, labels = own[:-1].astype(np.int32), np.ones(size, np.float32)
-    return Output(own, rows, labels, *nothing, negative=size - 1, longest=size, softmax=True)
+    return Output(own, rows, labels, *nothing, negative=0, longest=size, softmax=True)
 
 
 def output_rows(output: Output) -> int:

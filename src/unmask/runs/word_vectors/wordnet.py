@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -159,16 +160,12 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, found
 
 
-class _sound:
+@contextmanager
+def _sound(path: Path, place: object) -> Iterator[None]:
     """Raises UnmaskError in place of the errors that damaged files lead to."""
-
-    def __init__(self, path: Path, place: object) -> None:
-        self.path, self.place = path, place
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        wrong = (ValueError, KeyError, IndexError, TypeError, AttributeError, OSError, RecursionError)
-        if kind is not None and issubclass(kind, wrong) and not issubclass(kind, UnmaskError):
-            raise UnmaskError(f"{self.path} is damaged at {self.place}: it is not in the format of WordNet.") from None
+    try:
+        yield
+    except UnmaskError:
+        raise
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OSError, RecursionError):
+        raise UnmaskError(f"{path} is damaged at {place}: it is not in the format of WordNet.") from None

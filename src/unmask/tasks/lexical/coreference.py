@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from unmask.data.labelled.rows import Discourse, WordSpan
+from unmask.data.labelled.rows import Clusters, Discourse, WordSpan
 
 PRONOUNS = tuple(
     frozenset(words.split())
@@ -19,8 +19,6 @@ PRONOUNS = tuple(
     )
 )
 SPEAKERS = 2  # of these groups, the first: their first mention has no antecedent
-
-Clusters = tuple[tuple[WordSpan, ...], ...]
 
 
 def group_of(word: str) -> int | None:
