@@ -94,7 +94,7 @@ def test_load_in_the_package_gives_the_model_ready_to_use(folder):
     [
         ({"model_type": ...}, "has no model_type"),
         ({"model_type": 3}, "has no model_type"),
-        ({"model_type": "xlnet"}, "'xlnet'. Known: albert, bert"),
+        ({"model_type": "xlnet"}, "'xlnet'. The most similar of"),
         ({"model_type": "xlm-roberta"}, "did you mean 'roberta'?"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key' is not supported"),
         ({"is_decoder": True}, "is_decoder = True is not supported; only False is"),

@@ -79,8 +79,8 @@ def _config_of(
             return LabelMaking(), {}
         Iterations().override({name: fields.pop(name) for name in ("clusters", "sample", "layer") if name in fields})
         return recipes.find(options.recipe or "hubert-tiny"), {"batch_size": "rows.batch"}
-    if verb == "train" and options.system in systems.names():
-        return systems.find(options.system), {}
+    if verb == "train" and (options.start or options.system in systems.names()):
+        return systems.find(options.system or next(iter(systems.names()))), {}
     if verb == "train":
         return supervised_recipes.find(options.system), OTHERS
     if verb == "show":

@@ -13,6 +13,7 @@ from unmask.runs.pretraining import Pretraining
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpt.md"
 FLAGS = {
+    "rows",  # of benchmarks/in_context.py
     "data",
     "file",
     "kind",

@@ -359,7 +359,7 @@ def test_what_a_user_gets_wrong(trunk, tuned, pictures, tmp_path, capsys):
         return capsys.readouterr().err
 
     rows = ("--train", pictures / "train", "--out", tmp_path / "out")
-    assert "a folder is for --task image-classification" in said("finetune", "--model", trunk, *rows)
+    assert "or image-classification or" in said("finetune", "--model", trunk, *rows)
     assert "There is no picture" in said("predict", "--model", tuned, tmp_path / "none.png")
     (tmp_path / "bad.png").write_bytes(b"no picture")
     assert f"{tmp_path / 'bad.png'} cannot be decoded: it is not a picture in a known format" in said(

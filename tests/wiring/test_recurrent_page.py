@@ -12,7 +12,7 @@ from unmask.runs.translation import systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recurrent.md"
 FLAGS = {"data", "out", "corpus", "model", "kind", "search", "layer", "unit", "train", "dev", "task"}
-FLAGS |= {"pairs", "file", "sample"}
+FLAGS |= {"pairs", "file", "sample", "next"}
 
 
 def test_the_page_runs(capsys):
