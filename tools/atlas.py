@@ -55,12 +55,13 @@ def end(entry: Entry) -> list[str]:
 
 
 def listed() -> str:
-    """All entries by chapter, with links to their sections."""
-    at = {name: page.name for page in pages() for name in SECTION.findall(page.read_text(encoding="utf-8"))}
+    """All entries with links to their sections, page by page, in the order of the lectures."""
+    titles = {entry.name: entry.title for chapter in CHAPTERS.values() for entry in chapter}
     parts = ["<!-- entries -->"]
-    for chapter, entries in CHAPTERS.items():
-        rows = [f"| [`{entry.name}`](atlas/{at[entry.name]}#{entry.name}) | {entry.title} |" for entry in entries]
-        parts += [f"### {chapter}", "\n".join(["| entry | shows |", "|---|---|", *rows])]
+    for text, name in sorted((page.read_text(encoding="utf-8"), page.name) for page in pages()):
+        rows = [f"| [`{one}`](atlas/{name}#{one}) | {titles[one]} |" for one in SECTION.findall(text)]
+        title = text.partition("\n")[0].removeprefix("# ")
+        parts += [f"### {title}", "\n".join(["| entry | shows |", "|---|---|", *rows])]
     return "\n\n".join([*parts, "<!-- end -->"])
 
 

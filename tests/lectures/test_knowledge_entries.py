@@ -28,10 +28,10 @@ def test_closed_book_compares_three_models():
 def test_a_prompt_has_as_many_examples_as_shots():
     (table,) = knowledge.in_context.show(True).tables
     for shots, prompt, candidates in table.rows:
-        assert prompt.count("Review:") == shots + 1
-        assert prompt.endswith("Feeling:")
+        assert prompt.count(" =") == shots + 1
+        assert prompt.endswith(" =")
         assert candidates == "' bad' or ' good'"
-        assert prompt.count("warm and funny film") == 1  # the row to answer is not among its examples
+        assert prompt.count("warm and funny") == 1  # the row to answer is not among its examples
 
 
 def test_captions_are_shown_with_each_word():

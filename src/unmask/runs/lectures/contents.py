@@ -28,9 +28,8 @@ from unmask.runs.lectures.entry import Entry
 
 CHAPTERS: Mapping[str, Sequence[Entry]] = {
     "Words": (*words.ENTRIES, *word_models.ENTRIES),
-    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES),
-    "Attention": attention.ENTRIES,
-    "Documents": documents.ENTRIES,
+    "Recurrence": (*recurrence.ENTRIES, *sequences.ENTRIES, documents.documents),
+    "Attention": (*attention.ENTRIES, documents.map_memory),
     "The Transformer": transformer.ENTRIES,
     "Writing": writing.ENTRIES,
     "Text to text": texts.ENTRIES,

@@ -139,6 +139,3 @@ def size(count: int) -> str:
         (2**power, name) for power, name in ((30, "GiB"), (20, "MiB"), (10, "KiB"), (0, "B")) if count >= 2**power
     )
     return f"{count / unit:.3g} {name}"
-
-
-ENTRIES = [documents, map_memory]

@@ -13,6 +13,7 @@ from unmask.data.labelled.rows import Row
 from unmask.data.pictures import compositions
 from unmask.data.pictures.captions import UnreadPicture
 from unmask.data.text import subwords
+from unmask.data.text.splitters import JOINER
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import plural
 from unmask.generate import Limits, Search, generate
@@ -73,12 +74,12 @@ def in_context(quick: bool) -> Shown:
     --shots 4` scores a model in this way.
     """
     rows = [
-        Row(text="a warm and funny film", label="1"),
+        Row(text="warm and funny", label="1"),
         Row(text="a dull plot", label="0"),
-        Row(text="the best of the year", label="1"),
-        Row(text="too long, and not funny", label="0"),
+        Row(text="a fine film", label="1"),
+        Row(text="far too long", label="0"),
     ]
-    template, shown = "Review: {text} Feeling: {answer}", []
+    template, shown = "{text} = {answer}", []
     for shots in (0, 1, 2):
         prompts = Prompts(InContext(shots=shots, template=template), {"0": "bad", "1": "good"}, rows)
         prompt, candidates = prompts.of(0)
@@ -118,15 +119,15 @@ def captions(quick: bool) -> Shown:
     for item, caption, weights_TS in zip(tokenizer.ids(pairs.sources)[:1], pairs.targets, weights_BTS, strict=False):
         assert isinstance(item, UnreadPicture)
         picture, words = item.read(), tokenizer.target.places(tokenizer.target.ids([caption])[0])
-        cells.append(Captioned(png(picture), [caption], caption, None))
+        cells.append(Captioned(png(picture), ["the picture"], caption, None))
         for word, one_S in zip(words, weights_TS, strict=False):
-            cells.append(Captioned(png(lit(picture, one_S)), [word], caption, None))
+            cells.append(Captioned(png(lit(picture, one_S)), [word.strip(JOINER)], caption, None))
     first, last = rows
     return Shown(
         f"After {first[0]} steps, the model writes {plural(first[3], 'different caption')} for {len(pairs)} pictures, "
         f"and {first[1]:.0%} are exact; after {last[0]} steps {last[3]}, and {last[1]:.0%}.",
         [Table("Exact captions", ["steps", "share", "share for other pictures", "different captions"], rows)],
-        [Gallery("Patches that each word attends to, on average over layers and heads", cells)],
+        [Gallery(f"Patches that each word of '{pairs.targets[0]}' attends to: a mean over layers and heads", cells)],
     )
 
 

@@ -21,6 +21,8 @@ def tree_scores(quick: bool) -> Shown:
     """A parser that writes text gives each constituent an opening and a closing bracket with its label, and each word
     the tag XX (Vinyals et al. 2015, "Grammar as a Foreign Language"). It is scored as `evalb` counts: a constituent is
     right if the reference has one with the same label and the same words; punctuation does not count.
+
+    `unmask train seq2seq-attention --pairs train.mrg --metric parsing` trains such a parser.
     """
     texts = [trees.linear(trees.parse(tree)) for tree in DOG]
     words = trees.words(trees.parse(DOG[0]))
@@ -46,6 +48,9 @@ def distinct_words(quick: bool) -> Shown:
     """A model of dialogues that is trained on the next turn prefers answers that suit every question. Distinct-1 and
     distinct-2 are the different words and pairs of neighbouring words in all answers, divided by the number of words
     (Li et al. 2016, "A Diversity-Promoting Objective Function for Neural Conversation Models").
+
+    `unmask train transformer-tiny --pairs train.jsonl --metric dialogue --turns 3` learns each turn from the three
+    before it, and `unmask evaluate` compares it with the answer to the most similar known turn.
     """
     answers = {
         "one answer to all": ["I do not know .", "I do not know .", "I do not know ."],
@@ -63,6 +68,9 @@ def lines_of_code(quick: bool) -> Shown:
     """A model that writes one line of Python for each line of English often stops in the middle of a statement, as the
     line `else:` does. A line counts as code if Python parses it together with the shortest rest of its statement: a
     body, the `if` of an `else`, the function of a decorator. Nothing is executed.
+
+    `unmask train transformer-tiny --pairs train.anno train.code --metric code` learns from aligned lines; BLEU and the
+    share of exact lines are printed beside the share that parses.
     """
     lines = [
         "x = self.names[1:]",

@@ -65,7 +65,7 @@ def beam_of_two(quick: bool) -> Shown:
     a worse first word can lead to a better text (Sutskever et al. 2014, section 3.2). The next word depends on the word
     before it alone here, so that all numbers can be checked by hand.
 
-    `unmask translate --beam-size 4` searches so, and `unmask show search` draws the tree for a model of your own.
+    `unmask translate --beam-size 4` searches so, and `unmask show beam` draws the tree for a model of your own.
     """
     source, ends = Batch(torch.tensor([[WORDS.index("<s>")]])), WORDS.index("</s>")
     found, rows = {}, []
