@@ -19,6 +19,7 @@ from unmask.runs.clustering import Iterations, LabelMaking
 from unmask.runs.finetuning import FineTuning
 from unmask.runs.finetuning.baselines import Baselines
 from unmask.runs.finetuning.probing import Probing
+from unmask.runs.in_context import InContext
 from unmask.runs.translation import systems
 from unmask.runs.word_vectors import Word2Vec
 from unmask.train.optim import check_rate
@@ -86,7 +87,7 @@ def _config_of(
     if verb == "show":
         return recipes.find(options.recipe), {}
     of = {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}
-    return (of | {"generate": (Sampling(), {})})[verb]
+    return (of | {"generate": (Sampling(), {}), "evaluate": (InContext(), {})})[verb]
 
 
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:
