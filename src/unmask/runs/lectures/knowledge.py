@@ -93,9 +93,10 @@ def in_context(quick: bool) -> Shown:
 @entry("Captions of digits on a grid", code="models/captioner.py", test="lectures/test_knowledge_entries.py")
 def captions(quick: bool) -> Shown:
     """A ViT reads a picture, the decoder of a Transformer writes its caption, and each word attends to the patches (Xu
-    et al. 2015, "Show, Attend and Tell"; here with Transformers on both sides). A decoder first learns what captions
-    have in common, and writes one for all pictures. So captions are compared whole, and those of other pictures must
-    not be right. Here a small model learns a few pictures by heart; `unmask train captioner` learns to read new ones.
+    et al. 2015, "Show, Attend and Tell"; here with Transformers on both sides, and a mean over layers and heads). A
+    decoder first learns what captions have in common, and writes one for all pictures. So captions are compared whole,
+    and those of other pictures must not be right. Here a small model learns a few pictures by heart; `unmask train
+    captioner` learns to read new ones.
     """
     stages = (2, 4) if quick else (15, 80)
     pairs = compositions.pairs(5, seed=1)
@@ -127,7 +128,7 @@ def captions(quick: bool) -> Shown:
         f"After {first[0]} steps, the model writes {plural(first[3], 'different caption')} for {len(pairs)} pictures, "
         f"and {first[1]:.0%} are exact; after {last[0]} steps {last[3]}, and {last[1]:.0%}.",
         [Table("Exact captions", ["steps", "share", "share for other pictures", "different captions"], rows)],
-        [Gallery(f"Patches that each word of '{pairs.targets[0]}' attends to: a mean over layers and heads", cells)],
+        [Gallery(f"Patches that each word of '{pairs.targets[0]}' attends to", cells)],
     )
 
 
