@@ -70,6 +70,11 @@ def test_tables_that_do_not_fit_are_refused(tmp_path, table, why):
         captioned(tmp_path)
 
 
+def test_a_folder_without_a_table_is_refused(tmp_path):
+    with pytest.raises(UnmaskError, match=r"a folder without captions\.tsv"):
+        captioned(tmp_path)
+
+
 def test_columns_can_be_named(tmp_path):
     (tmp_path / "t.tsv").write_text("image\tcomment\tcaption\nb.png\tx\ty\n")
     assert captioned(tmp_path / "t.tsv", columns=("image", "comment")).targets == ["x"]

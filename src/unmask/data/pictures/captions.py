@@ -133,8 +133,11 @@ def captioned(path: Path, *, columns: tuple[str, str] | None = None, encoding: s
 
     columns  of the pictures and of the captions; None: the first with a usual name
 
-    Raises UnmaskError for a table without these columns, and for a row without a picture or a caption.
+    Raises UnmaskError for a folder without captions.tsv, a table without these columns, and a row without a picture or
+    a caption.
     """
+    if path.is_dir() and not (path / TABLE).is_file():
+        raise UnmaskError(f"{path} is a folder without {TABLE}, the table of its pictures and captions.")
     path = path / TABLE if path.is_dir() else path
     table = read_table(path, guess_format(path, encoding=encoding), encoding=encoding)
     picture, caption = columns or (None, None)

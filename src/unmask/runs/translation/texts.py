@@ -108,7 +108,7 @@ def read_pairs(
     Raises UnmaskError for another number of names, and for columns or a format without a table."""
     if len(names) not in (1, 2):
         raise UnmaskError(f"Give pairs as one table or two aligned files, not as {len(names)} files.")
-    if _is_table(names) and captions.holds_captions(Path(names[0])):
+    if _is_table(names) and (captions.holds_captions(Path(names[0])) or Path(names[0]).is_dir()):
         return captions.captioned(Path(names[0]), columns=columns, encoding=encoding)
     if _is_table(names):
         return bitext.read(names[0], columns=columns, format=format, encoding=encoding, turns=turns)
