@@ -160,6 +160,8 @@ def test_data_without_a_recording_of_four_frames_are_refused():
     check_lengths(PROCESSOR, [Ramps((25,)), Ramps((90,))])
     with pytest.raises(UnmaskError, match=r"No recording has 0\.090 s"):
         check_lengths(PROCESSOR, [Ramps((89, 25))])
+    with pytest.raises(UnmaskError, match="--rate must be"):
+        check_lengths(PROCESSOR.replace(rate=0), [Ramps((90,))])
 
 
 @pytest.mark.parametrize(("share", "span"), [(0.0, 10), (1.0, 10), (0.5, 0), (float("nan"), 10)])

@@ -17,6 +17,7 @@ from torch import Tensor
 from unmask.data.files.corpora import format_of
 from unmask.data.recordings import synthetic
 from unmask.data.recordings.corpus import RecordingCorpus
+from unmask.data.recordings.decoding import HIGHEST_RATE, LOWEST_RATE
 from unmask.data.recordings.folder import RecordingFolder
 from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.spectrogram import picture
@@ -112,7 +113,11 @@ def masked_spans(
 
 
 def check_lengths(processor: RecordingProcessor, splits: Sequence[Any]) -> None:
-    """Raises UnmaskError where no recording is long enough to be read."""
+    """Raises UnmaskError for a rate that no recording has, and where no recording is long enough to be read."""
+    if not LOWEST_RATE <= processor.rate <= HIGHEST_RATE:
+        raise UnmaskError(
+            f"--rate must be {LOWEST_RATE:,} to {HIGHEST_RATE:,} samples a second, not {processor.rate:,}."
+        )
     least = processor.samples(LEAST)
     if splits and not any((split.at_rate(processor.rate).cost >= least).any() for split in splits):
         raise UnmaskError(
