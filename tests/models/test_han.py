@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from unmask import huggingface
 from unmask.data import collate
 from unmask.data.text import whole_words
+from unmask.errors import UnmaskError
 from unmask.models.han import Han
 from unmask.nn.hierarchy import AttentiveLevel
 from unmask.types import Batch, Example, Head
@@ -164,3 +166,8 @@ def test_the_view_of_gradients_has_the_weights_of_attention():
     wanted = model.looked(shown.batch)
     assert found == {"words": wanted.words[0].tolist(), "sentences": wanted.sentences[0].tolist()}
     assert [value == 0 for value in found["sentences"]] == [word < 0 for word in shown.words]
+
+
+def test_a_context_vector_has_numbers():
+    with pytest.raises(UnmaskError, match="--context"):
+        replace(PAGE, context=0).build()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from unmask.errors import UnmaskError
 from unmask.nn.recurrent import Recurrent
 
 
@@ -26,10 +27,16 @@ class AttentionPooling(nn.Module):
 
     dim    width of h
     width  of u, the learned context vector: "a high level representation of a fixed query"
+
+    Raises UnmaskError for a width below 1.
     """
 
     def __init__(self, dim: int, width: int) -> None:
         super().__init__()
+        if width < 1:
+            raise UnmaskError(
+                f"The context vector of attention needs a width of at least 1, not {width}: raise --context."
+            )
         self.project = nn.Linear(dim, width)
         self.context = nn.Linear(width, 1, bias=False)
 
