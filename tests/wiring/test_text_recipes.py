@@ -114,6 +114,20 @@ def test_rows_of_both_tasks_are_shuffled_together():
     assert (len(both.examples), both.owners.tolist(), both.rows) == (3, [0, 1, 1], ["row", "sentence"])
 
 
+def test_a_second_task_without_rows_is_said():
+    said = []
+    assert Second(second_task="tagging").sets(said.append, np.random.default_rng(0)) == {}
+    assert "--second-train FILE" in said[0]
+
+
+def test_equal_rows_of_a_second_task_can_be_allowed(rows):
+    path = rows / "words.conll"
+    second = Second(second_task="tagging", second_train=path, second_dev=path)
+    with pytest.raises(UnmaskError, match="--allow-overlap yes"):
+        second.sets(print, np.random.default_rng(0))
+    assert second.sets(print, np.random.default_rng(0), allow_overlap=True).keys() == {"train", "dev"}
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -45,14 +45,17 @@ class Second(Config):
             raise UnmaskError("Say what the second rows are labelled for: --second-task NAME.")
         return task_named(self.second_task)
 
-    def sets(self, say: Say, rng: np.random.Generator) -> dict[str, Dataset]:
-        """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, and for
-        rows of another task."""
+    def sets(self, say: Say, rng: np.random.Generator, *, allow_overlap: bool = False) -> dict[str, Dataset]:
+        """The training and dev rows; empty without a second task. Raises UnmaskError for settings without rows, for
+        rows of another task and, unless `allow_overlap`, for dev rows that are also training rows."""
         if self.second_train is None:
             if self.replace(second_task=None) != Second():
                 raise UnmaskError("A second task needs rows of its own: give --second-train FILE.")
+            if self.second_task is not None:
+                say("The first task is learned alone: --second-train FILE gives the rows of the second one.")
             return {}
         rows = self.kind.rows_class().override({"train": self.second_train, "dev": self.second_dev})
+        rows = rows.replace(allow_overlap=allow_overlap)
         rows = rows.override({"label": self.second_label}) if self.second_label is not None else rows
         return read_sets(self.kind.task_name, rows, lambda sentence: say(f"Second task: {sentence}"), rng)
 

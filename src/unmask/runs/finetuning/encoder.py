@@ -111,7 +111,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     sizes = config.page or huggingface.config_of(Path(start))  # before the rows, whose reading may take long
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
-    others = config.second.sets(say, np.random.default_rng(config.seed))
+    others = config.second.sets(say, np.random.default_rng(config.seed), allow_overlap=config.rows.allow_overlap)
     config = _settled(config, len(sets["train"]), say)
     fresh = config.from_scratch or config.page is not None
     config = _with_strategy(config, None if fresh else sizes, say)
