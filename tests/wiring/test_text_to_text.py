@@ -86,7 +86,7 @@ def test_code_is_evaluated_on_the_command_line(tmp_path, capsys):
     how = ("--known", *pair, "--metric", "code")
     _, shown, _ = run_cli(capsys, "evaluate", "--model", out, "--pairs", *pair, *how)
     assert "tok:code" in shown
-    assert "nearest: bleu 100.00, parses 100.00, exact 100.00" in shown
+    assert "nearest: BLEU 100.00, parses 100.00, exact 100.00" in shown
 
 
 def test_a_tree_that_branches_to_the_right():

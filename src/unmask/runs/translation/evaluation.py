@@ -122,10 +122,12 @@ def render_scores(found: Mapping[str, Any]) -> str:
     search = found["search"]
     how = "greedy" if search["beam_size"] == 1 else f"beam of {search['beam_size']}, score {search['formula']}"
     lines = [found["description"], *found["notes"], f"Search: {how}.", ""]
-    lines += [f"{one['name']:8}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
-    lines.append(f"{'exact':8}{100 * found['exact']:8.2f}  % of texts that equal their reference")
-    for name, values in found["plain"].items():
-        lines.append(f"{name}: " + ", ".join(f"{key} {value:.2f}" for key, value in values.items()))
+    names = {key: one["name"] for key, one in found["scores"].items()}
+    width = max([8, *(len(name) + 1 for name in names.values())])
+    lines += [f"{one['name']:{width}}{one['value']:8.2f}  {one['signature']}" for one in found["scores"].values()]
+    lines.append(f"{'exact':{width}}{100 * found['exact']:8.2f}  % of texts that equal their reference")
+    for plain, values in found["plain"].items():
+        lines.append(f"{plain}: " + ", ".join(f"{names.get(key, key)} {value:.2f}" for key, value in values.items()))
     lines += ["", f"{'source words':16}{'sentences':>10}{'BLEU':>8}"] if found["by_length"] else []
     for bucket in found["by_length"]:
         words = f"{bucket['above'] + 1}-{bucket['up_to']}" if bucket["up_to"] else f"over {bucket['above']}"
