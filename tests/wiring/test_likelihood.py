@@ -250,7 +250,7 @@ def test_a_file_is_scored_in_context_from_the_command_line(gpt2, tmp_path, capsy
     assert found["rows"] == 8
     assert found["baseline"]["accuracy"] == 0.5
     main(["evaluate", *[f"--{name}={value}" for name, value in options.items()], "--examples", str(rows)])
-    assert "baseline" in capsys.readouterr().out
+    assert "The examples hold 8 of the 8 rows too" in capsys.readouterr().out
     with pytest.raises(UnmaskError, match="calls"):
         evaluate_in_context(gpt2, rows, InContext(names=("2=bad",)))
 

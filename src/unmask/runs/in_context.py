@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unmask.data.labelled.dataset import ordered
+from unmask.data.labelled.dataset import ordered, overlap
 from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, plural
 from unmask.huggingface import Loaded
@@ -74,6 +74,9 @@ def evaluate_in_context(
     prompts = Prompts(how, put.named, found.rows, None if shown is None else shown.rows)
     answers, cut = answer_all(scorer, prompts, found.rows, how.normalise)
     notes = [*found.notes, f"Template: {prompts.template!r}, {plural(how.shots, 'example')} before each row."]
+    common = [] if shown is None or not how.shots else overlap(shown, found)
+    if common:
+        notes.append(f"The examples hold {len(common):,} of the {plural(len(found), 'row')} too, with their answers.")
     if cut:
         notes.append(f"{cut:,} of the {len(found):,} prompts are too long for the model: their first tokens were cut.")
     return {
