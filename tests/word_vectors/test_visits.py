@@ -154,7 +154,7 @@ def test_from_made_up_visits_to_scores(tmp_path, monkeypatch, capsys):
     main([*words, "--visits", "codes/test.jsonl"])
     said = capsys.readouterr().out
     assert "share the group" in said
-    assert "the most frequent codes" in said
+    assert "the most frequent ones" in said
     main([*words, "--top", "3", "--json"])
     assert json.loads(capsys.readouterr().out)["groups"]["codes"] > 50
     with pytest.raises(SystemExit):

@@ -17,7 +17,7 @@ from unmask.data.files.lines import lines
 from unmask.errors import UnmaskError
 from unmask.runs.word_vectors.vectors import WordVectors, largest
 
-VECTORS, REPEATED, FREQUENT = "vectors", "the same codes, then frequent ones", "the most frequent codes"
+VECTORS, REPEATED, FREQUENT = "vectors", "the same codes, then frequent ones", "the most frequent ones"
 
 
 @dataclass(frozen=True)

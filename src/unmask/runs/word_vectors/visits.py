@@ -79,7 +79,10 @@ def _lines(path: Path, encoding: str | None) -> Iterator[list[list[str]]]:
         except (ValueError, RecursionError):
             patient = None
         if not isinstance(patient, list) or not all(map(_is_visit, patient)):
-            raise UnmaskError(f'{path}:{number} must be a list of visits, each a list of codes: [["E11", "I10"], []].')
+            raise UnmaskError(
+                f'{path}:{number} must be a list of visits, each a list of codes: [["E11", "I10"], []]; in a file of '
+                'baskets, every line is a list of items: ["bread", "butter"].'
+            )
         yield [[str(code) for code in visit] for visit in patient]
 
 

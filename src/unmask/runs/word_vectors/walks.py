@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.data.files.lines import lines
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 
 LEAST, MOST = 0.01, 100.0  # of p and q: a step is drawn again until it is accepted, MOST / LEAST times at the worst
 TOGETHER = 10_000  # walks at the same time
@@ -29,7 +29,9 @@ def edges(path: str | Path, encoding: str | None = None) -> list[tuple[str, str]
         if not names or line.startswith("#"):
             continue
         if len(names) != 2:
-            raise UnmaskError(f"{path}:{number} has {len(names)} fields; an edge is two names separated by a space.")
+            raise UnmaskError(
+                f"{path}:{number} has {plural(len(names), 'field')}; an edge is two names separated by a space."
+            )
         found.append((names[0], names[1]))
     if not found:
         raise UnmaskError(f"{path} holds no edges.")
