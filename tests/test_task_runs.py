@@ -633,7 +633,7 @@ def test_a_folder_is_no_file_of_rows(family, tmp_path):
     place = tmp_path / "rows"
     place.mkdir()
     wanted = (
-        "has no (pictures|recordings|records|annotated beats|series|file \*.conll)|is a folder"
+        r"has no (pictures|recordings|records|annotated beats|series|file \*.conll)|is a folder"
         if TASKS[family].folders
         else "is a folder"
     )
