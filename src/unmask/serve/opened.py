@@ -196,9 +196,10 @@ class Opened:
         """
         assert self.translator is not None
         [picture] = self.translator.tokenizer.ids([source])
-        found = self.translator.alignment(source, self.translator([source])[0] if caption is None else caption)
+        caption = self.translator([source])[0] if caption is None else caption
+        found = self.translator.alignment(source, caption)
         assert isinstance(picture, UnreadPicture)
-        return over_words(picture.read(), found.target, np.array(found.weights))
+        return over_words(picture.read(), caption, found.target, np.array(found.weights))
 
     def samples(self, source: Path | bytes, part: Part = WHOLE) -> np.ndarray:
         """[N] float32: a part of a recording, somewhat more than the views show. Raises UnmaskError if it cannot be

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from unmask.data.text.splitters import JOINER
 from unmask.visualize import gallery
 from unmask.visualize.numbers import Data
 
@@ -28,13 +29,15 @@ def lit(picture_SSC: np.ndarray, weights_P: np.ndarray) -> np.ndarray:
     return np.rint(np.broadcast_to(mixed, (side, side, 3))).astype(np.uint8)
 
 
-def over_words(picture_SSC: np.ndarray, words: Sequence[str], weights_TP: np.ndarray) -> Data:
+def over_words(picture_SSC: np.ndarray, caption: str, words: Sequence[str], weights_TP: np.ndarray) -> Data:
     """A gallery: the picture, then the picture for each token with the patches that it attends to, on average over all
     layers and heads.
 
-    words  the tokens of the caption, the end included
+    caption  its heading
+    words    the tokens of the caption, the end included
     """
-    cells = [gallery.picture(lit(picture_SSC, one_P), word) for word, one_P in zip(words, weights_TP, strict=True)]
+    pairs = zip(words, weights_TP, strict=True)
+    cells = [gallery.picture(lit(picture_SSC, one_P), word.strip(JOINER)) for word, one_P in pairs]
     lead = "Patches that each word attends to, on average over layers and heads; the largest weight has most colour."
     first = gallery.picture(picture_SSC, "the picture")
-    return gallery.gallery(lead, [gallery.group("".join(words[:-1]), [first, *cells], 8)])
+    return gallery.gallery(lead, [gallery.group(caption, [first, *cells], 8)])
