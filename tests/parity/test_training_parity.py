@@ -156,6 +156,7 @@ def test_fifty_steps_have_the_losses_of_the_plain_path(texts: Path, tmp_path: Pa
         assert mine == pytest.approx(other, abs=1e-5), f"step {step + 1}"
 
 
+@pytest.mark.slow
 def test_with_dropout_the_losses_are_of_one_distribution(texts: Path, tmp_path: Path) -> None:
     """Mean over the last ten steps, three seeds, the same rows in the same order: the two sides differ by far less than
     dropout makes."""

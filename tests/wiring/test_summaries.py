@@ -71,7 +71,7 @@ def test_a_run_is_scored_by_rouge_and_evaluate_shows_the_lead(tmp_path, capsys):
     options = ("--columns", "source,target", "--metric", "rouge")
     _, shown, _ = run_cli(capsys, "evaluate", "--model", str(tmp_path / "run"), "--pairs", dev, *options)
     assert "ROUGE-Lsum" in shown
-    assert "lead-3: rouge1" in shown
+    assert "lead-3: ROUGE-1" in shown
 
 
 def test_a_lead_ends_with_sentences():

@@ -277,6 +277,7 @@ def test_a_deit_learns_labels_and_teacher_from_two_tokens(pictures, hard):
     torch.testing.assert_close(losses["soft"].sum, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_student_with_other_patches_learns_from_a_teacher_folder(pictures, tmp_path):
     finetune(config(pictures, epochs=5), tmp_path / "teacher", recipe="vit-tiny")
     more = {"teacher": tmp_path / "teacher", "hard": "yes", "patch": 4, "epochs": 5}

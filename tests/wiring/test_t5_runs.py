@@ -559,6 +559,7 @@ def test_several_labels_as_text() -> None:
         task.target(Row(text="a", labels=("late",)))
 
 
+@pytest.mark.slow
 def test_several_labels_are_learned(tuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, base = np.random.default_rng(0), tmp_path / "base"
     texts = [f"multilabel sentence: the one film plot was there, no label {' '.join([*GOOD, *BAD])}"] * 9
@@ -758,6 +759,7 @@ def test_tags_of_any_sentence_come_back(sentences: list[list[str]]) -> None:
     assert all(f"<extra_id_{i % 100}> {word}" in parts[0][i // 100][0] for i, word in enumerate(rows[0].words))
 
 
+@pytest.mark.slow
 def test_tags_are_learned(tuned: Path, tmp_path: Path) -> None:
     """What is judged, and how: through the command, sentences of more words than there are sentinels among them."""
     rng = np.random.default_rng(0)
