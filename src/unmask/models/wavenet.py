@@ -176,6 +176,7 @@ class WaveNetModel(SpeechModel):
     def decode_step(self, tokens_N: Tensor, state: State) -> Tensor:
         """Feed one level to each hypothesis; logits [N, V] of the one after it. Changes `state`."""
         assert isinstance(state, WaveNetState)
-        x_N1D = self.embedding.features.table(tokens_N)[:, None]  # type: ignore[operator]
-        logits_NV: Tensor = self.heads["samples"](self.stack(x_N1D, state.windows)[:, 0])
+        levels = self.embedding.features
+        assert isinstance(levels, Levels)
+        logits_NV: Tensor = self.heads["samples"](self.stack(levels.table(tokens_N)[:, None], state.windows)[:, 0])
         return logits_NV

@@ -59,7 +59,7 @@ def beside_attention(model: Model, reading: Read, head: str, output: int) -> Dat
     }
     kinds = layers_of(model)
     if not kinds:
-        looked = model.looked(reading.batch)  # type: ignore[operator]
+        looked = model.looked(reading.batch)  # type: ignore[operator]  # of a StackModel
         return found | {
             "looked": None
             if looked is None

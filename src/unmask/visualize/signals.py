@@ -124,7 +124,7 @@ def attention_along(model: Model, processor: SignalProcessor, samples_NL: np.nda
     for begin, end in windows(K, window, window).tolist():
         batch = processor.collate([processor.segmented(values[begin * S : end * S])]).to(model.device)
         with torch.no_grad():
-            looked: Any = model.looked(batch)  # type: ignore[operator]
+            looked: Any = model.looked(batch)  # type: ignore[operator]  # of a StackModel
         if looked is None:
             return None
         places_KP, segments_KF = (x[0].float().cpu().numpy() for x in (looked.places, looked.segments))

@@ -17,6 +17,7 @@ from unmask.models.vector_decoder import VectorDecoder
 from unmask.runs import catalogue
 from unmask.runs.translation import origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
+from unmask.runs.translation.sources import sources_of
 from unmask.runs.translation.texts import DATE_VECTORS, DIGITS, Texts
 from unmask.train.optim import Optimizer, Schedule
 from unmask.train.trainer import Training
@@ -149,24 +150,8 @@ def tuned(folder: str) -> Translation:
 
 
 def dates(config: Translation) -> Translation:
-    """The same system for the embedded pairs, dates or vectors to ISO dates: a small model of characters, about two
-    minutes. A system that reads pictures already has its digits, and stays as it is."""
-    if config.model.reads_pictures:
-        return config
-    small = {"dim": 128, "dropout": 0.1}
-    rate, tokens = min(1e-3, config.training.optimizer.lr), 2_048
-    if hasattr(config.model, "cell"):
-        small["hidden"] = 256
-    if config.model.features is not None:
-        rate, tokens = 5e-3, 1_024  # better in the same time than 1e-3 with 2,048 tokens, and than steps of 512
-    return config.replace(
-        model=small,
-        texts={"tokens": tokens, "longest": 64},
-        vocabulary={"kind": "character", "size": 2_000},
-        learning={"label_smoothing": 0.0, "average": 0},
-        training={"minutes": 1.5, "evaluate_every": 0.25, "optimizer": {"lr": rate}},
-        search={"limits": {"max_length": 64}},
-    )
+    """The same system for its embedded pairs: dates or vectors to ISO dates, or pictures of digits to captions."""
+    return sources_of(config.model).on_embedded(config)
 
 
 def _systems() -> dict[str, Callable[[], Translation]]:

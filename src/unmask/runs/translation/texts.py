@@ -39,7 +39,7 @@ class Texts(Config):
     train, dev  two aligned files, sources and targets; or one table, or file of dialogues, trees or commands; or a
                 folder of pictures with captions.tsv; or a name in EMBEDDED, the default
     columns     columns of the sources and the targets in a table
-    format      format of one file, if it is not recognised: of a table, or dialogues, trees or scan
+    format      format of one file, if it is not recognised: of a table, or dialogues, trees, scan or squad
     turns       previous turns of a dialogue that are read
     encoding    encoding of files without a byte order mark that are not UTF-8, such as cp1252 or euc-kr
     most        most training pairs, the first ones; for embedded ones, how many are made (50,000)
