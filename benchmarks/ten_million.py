@@ -143,7 +143,7 @@ def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
 
 
 def hidden_words(corpus: Any, rows: int) -> tuple[Any, list[Any]]:
-    """The objective that hides 15 % of the tokens, and rows of held-out text of which it hid some."""
+    """The objective that masks 15 % of the tokens, and rows of held-out text that it has masked."""
     from unmask.data.text.stream import fixed
     from unmask.runs import recipes
 

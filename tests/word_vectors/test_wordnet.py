@@ -132,7 +132,7 @@ def test_what_is_not_wordnet_is_named(tmp_path):
 
 def test_a_panda_is_a_mammal_in_the_whole_wordnet():
     if not STAGED.is_dir():
-        pytest.skip("the staged WordNet is not here")
+        pytest.skip("needs shared/data/wordnet, which is not part of the project")
     lexicon = wordnet.read(STAGED)
     giant, lesser = wordnet.senses(lexicon, "panda")
     names = [one.words[0] for one in wordnet.above(lexicon, giant)]

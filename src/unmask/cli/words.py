@@ -72,7 +72,13 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--groups", metavar="FILE", help="a code and its group a line: do the nearest codes share it?")
     sub.add_argument("--visits", metavar="FILE", help="visits of patients: which codes does the next visit have?")
     sub.add_argument("--baskets", metavar="FILE", help="sets of items: which item was left out of a set?")
-    sub.add_argument("--top", type=int, default=10, metavar="K", help="with these three: how many codes or items")
+    sub.add_argument(
+        "--top",
+        type=int,
+        default=10,
+        metavar="K",
+        help="with --groups, --visits and --baskets: how many codes or items",
+    )
     encoding_option(sub)
     sub = _verb(group, "convert", _convert, "Write vectors in another format: .bin is binary, .txt or .vec text.")
     sub.add_argument("--out", required=True, metavar="PLACE", help="FILE.bin, FILE.txt, FILE.vec, or a folder")

@@ -165,7 +165,7 @@ def _painted(text: str, colour: tuple[int, ...]) -> str:
 
 
 def _visible(token: str) -> str:
-    """A token in one line, of which every character can be seen."""
+    """A token in one line, with visible signs for its spaces and line ends."""
     return harmless(token.replace(" ", "␣").replace("\n", "↵").replace("\t", "⇥"))
 
 

@@ -25,7 +25,7 @@ class Prompted:
     what the model writes to the end of the line is the answer.
 
     model   folder of a language model
-    known   pairs for the examples, of which each source gets its own, drawn by the seed
+    known   pairs for the examples; the seed draws other ones for each source
     shots   examples of a prompt; fewer if they leave the model no room for the answer
     search  search, with the most tokens of an answer
 

@@ -132,7 +132,7 @@ def is_gap(path: Path, encoding: str | None = None) -> bool:
 
 
 def read_gap(path: Path, encoding: str | None = None) -> Dataset:
-    """The rows of a table of GAP: a text, a pronoun, and two names, each of which is meant or not.
+    """The rows of a table of GAP: a text, a pronoun, and two names; labels say which one it means.
 
     Raises UnmaskError, which names file and row, for an offset at which the text has something else, and for a label
     other than TRUE and FALSE.

@@ -35,7 +35,7 @@ OTHERS = (
 
 
 def review(rng: np.random.Generator, label: str) -> Row:
-    """A review of four sentences, of which one, at any place, has an opinion."""
+    """A review of four sentences. One of them, at any place, states an opinion."""
     texts = [OTHERS[i] for i in rng.choice(len(OTHERS), 3, replace=False)]
     texts.insert(int(rng.integers(4)), f"The film was {rng.choice(OPINIONS[label])}.")
     return Row(text=" ".join(texts), label=label)
@@ -48,8 +48,8 @@ def documents(quick: bool) -> Shown:
     each state, after a layer with tanh, with a learned context vector (equations 5 to 10). So its weights say which
     words of a sentence, and which sentences of the document, the label comes from.
 
-    Here a small network learns from reviews of four sentences, of which one has an opinion. `unmask train han --data
-    rows.tsv` trains one on your own documents, and `unmask predict --json` prints its weights.
+    Here a small network learns from reviews of four sentences, and one of them states an opinion. `unmask train han
+    --data rows.tsv` trains one on your own documents, and `unmask predict --json` prints its weights.
     """
     rng, labels = np.random.default_rng(0), tuple(OPINIONS)
     rows = [review(rng, labels[i % 2]) for i in range(64)]

@@ -121,7 +121,7 @@ def hierarchical_softmax(counts: np.ndarray) -> Output:
 
 
 def full_softmax(size: int) -> Output:
-    """The full softmax: each word is chosen among all `size` words, each of which has a row. Raises UnmaskError for
+    """The full softmax: each word is chosen among all `size` words, with a row for each. Raises UnmaskError for
     more than `SOFTMAX` words."""
     if size > SOFTMAX:
         raise UnmaskError(

@@ -45,7 +45,7 @@ class Word2Vec(Config):
     dim       D, numbers of a vector
     window    largest distance of a neighbour, in words
     visits    the data are the visits of patients, sets of codes: the context of a code is all codes of its visit and of
-              so many visits before and after it, of which nearer ones count more; 0: the data are sets without an
+              so many visits before and after it, and nearer ones count more; 0: the data are sets without an
               order, such as baskets; None: the data are sentences
     epochs    passes over the text
     alpha, min_alpha  first and last learning rate, linear in between
