@@ -16,6 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.table import markdown
+from unmask.errors import plural
+from unmask.files import write_text
+
 BATCH = 4  # rows of a step
 WIDTH, VOCABULARY = 128, 2_000
 
@@ -90,15 +94,12 @@ def main() -> None:
 
     torch.set_num_threads(options.threads)
     parameters = {name: model.parameters_total for name, model in models().items()}
-    print(f"{parameters}; tokens a second of each, and their ratio, {options.threads} thread(s)")
-    rows = []
-    for row in measure(options.lengths, options.turns):
-        rows.append(row)
-        print(
-            "  ".join(f"{value:,.2f}" if isinstance(value, float) else f"{value}" for value in row.values()), flush=True
-        )
+    rows = list(measure(options.lengths, options.turns))
+    cells = [[f"{value:,.2f}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+    print(f"Parameters: {parameters}. Tokens a second, on {plural(options.threads, 'thread')}:")
+    print(markdown([list(rows[0]), *cells]))
     if options.out:
-        options.out.write_text(json.dumps({"parameters": parameters, "rows": rows}, indent=2) + "\n")
+        write_text(options.out, json.dumps({"parameters": parameters, "rows": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt
 from unmask.objectives import registry
 from unmask.runs import recipes
+from unmask.types import Batch
 
 BOOK = "# Title: A Book\n\n-------\n\n##  Chapter 1 \n\nThe cat sat.\n\nIt slept.\n\n## Chapter 2\n\nA dog came.\n"
 REVIEWS = ["I liked<br />it.", "Seen  before", "Not again"]
@@ -148,6 +149,21 @@ def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_
     assert got["targets"] == count > 0
     assert got["loss"] == pytest.approx(loss / count, rel=1e-4)
     assert got["correct"] == pytest.approx(right / count)
+
+    masking = importlib.import_module("masking")  # the causal model predicts the same tokens from the true ones before
+    left = masking.from_the_left({"folder": str(gpt), "corpus": str(tmp_path / "corpus"), "heldout": 4})
+    reader, loss = huggingface.load(gpt).model.eval(), 0.0
+    for batch in fixed([split], sample=learned.sample, corrupt=learned.corrupt, length=128, rows=1, limit_rows=4):
+        whole, target = masking.uncovered(batch), batch.targets["mlm"]
+        assert set(target.places.tolist()) >= set((whole.tokens != batch.tokens).flatten().nonzero()[:, 0].tolist())
+        with torch.no_grad():
+            for place, value in zip(target.places.tolist(), target.values, strict=True):
+                own = whole.documents[0, :place] == whole.documents[0, place]
+                before = Batch(whole.tokens[:, :place][:, own])
+                logits = reader.answer("next", reader(before), torch.tensor([int(own.sum()) - 1]))
+                loss += float(F.cross_entropy(logits, value[None], reduction="sum"))
+    assert left["targets"] == count
+    assert left["loss"] == pytest.approx(loss / count, rel=1e-4)
 
 
 def test_the_generator_counts_beside_but_for_what_it_shares(scripts: ModuleType) -> None:

@@ -55,10 +55,12 @@ def test_figures_are_small_and_shown():
 def test_every_section_names_its_code_and_its_test(page):
     for part in re.split(r"^### ", pages.text_of(page), flags=re.M)[1:]:
         title, body = part.partition("\n")[::2]
-        assert "```\nunmask " in body or "```python\n" in body, title
+        assert re.search(r"```\n(unmask|python benchmarks/)|```python\n", body), title
+        scripts = re.findall(r"python (benchmarks/\w+\.py)", body)
+        assert all((pages.ROOT / script).is_file() for script in scripts), title
         code, tests = re.search(r"^Code: (.*?)\. Tests?: (.*)\.$", body, re.M).groups()
         assert "](../../" in code, title
-        assert "](../../tests/" in tests or "](../../benchmarks/" in tests, title
+        assert "](../../tests/" in tests, title
 
 
 @EACH
