@@ -15,6 +15,7 @@ from unmask.cli import (
     data,
     export,
     generation,
+    labelled,
     lecture,
     process,
     serve,
@@ -33,6 +34,19 @@ __all__ = ["main", "parser"]
 DESCRIPTION = (
     "BERT and its family: pre-train, fine-tune, evaluate, predict and look inside, on your own text and hardware."
 )
+
+MORE = "The options of a verb: unmask VERB --help. All of them, with their defaults: unmask VERB --help-all."
+
+SECTIONS = {
+    "start here": ("quickstart", "recipes", "help"),
+    "prepare data": ("corpus", "vocabulary", "cluster"),
+    "train": ("pretrain", "finetune", "train"),
+    "use a model": ("predict", "embed", "translate", "generate", "words"),
+    "measure": ("evaluate", "baseline", "probe", "glue", "bench"),
+    "look inside": ("show", "report", "lecture"),
+    "serve and share": ("serve", "export"),
+}
+"""What a person wants -> the verbs that do it, in the order of the help."""
 
 STOPPED = 128
 """Exit status after a signal, less the number of the signal: the convention of shells and schedulers."""
@@ -81,25 +95,31 @@ def parser() -> Parser:
     """The parser of all verbs, in the order in which people use them."""
     from unmask import __version__
 
-    whole = Parser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
+    whole = Parser(prog="unmask", description=DESCRIPTION, epilog=MORE)
     whole.add_argument("--version", action="version", version=f"unmask {__version__}")
     verbs = whole.add_subparsers(metavar="verb", required=True)
-    training.add_quickstart(verbs)
-    data.add_verbs(verbs)
-    training.add_verbs(verbs)
-    cluster.add_verbs(verbs)
-    translation.add_training(verbs)
-    answering.add_verbs(verbs)
-    translation.add_answering(verbs)
-    generation.add_verbs(verbs)
-    words.add_verbs(verbs)
-    show.add_verbs(verbs)
-    lecture.add_verbs(verbs)
-    export.add_verbs(verbs)
-    serve.add_verbs(verbs)
-    bench.add_verbs(verbs)
-    training.add_report(verbs)
-    add_verb(verbs, "help", _help, "Show this, or the help of a verb: unmask help corpus build.").add_argument(
+    whole.sections = SECTIONS
+    for add in (
+        training.add_quickstart,
+        data.add_verbs,
+        cluster.add_verbs,
+        training.add_verbs,
+        labelled.add_verbs,
+        translation.add_training,
+        answering.add_verbs,
+        translation.add_answering,
+        generation.add_verbs,
+        generation.add_older,
+        words.add_verbs,
+        show.add_verbs,
+        lecture.add_verbs,
+        export.add_verbs,
+        serve.add_verbs,
+        bench.add_verbs,
+        training.add_report,
+    ):
+        add(verbs)
+    add_verb(verbs, "help", _help, "show this, or the help of a verb: unmask help corpus build").add_argument(
         "verbs", nargs="*", metavar="verb", help="a verb, followed by one of its own verbs if it has any"
     )
     return whole

@@ -29,9 +29,7 @@ SHOWN = 10  # most files named in the list of those that were not read exactly a
 
 
 def add_verbs(verbs: Any) -> None:
-    corpus = add_group(
-        verbs, "corpus", "Look at text, pictures, recordings or records of sensors, or turn them into a corpus."
-    )
+    corpus = add_group(verbs, "corpus", "check text, pictures, recordings or records, and build a corpus of them")
     sub = add_verb(
         corpus,
         "check",
@@ -80,7 +78,7 @@ def add_verbs(verbs: Any) -> None:
     text_options(sub)
     media.add_options(sub)
 
-    vocabulary = add_group(verbs, "vocabulary", "See how a vocabulary splits some text, or extend the vocabulary.")
+    vocabulary = add_group(verbs, "vocabulary", "see how a vocabulary splits text, or extend it")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder with a tokenizer")
     sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders")

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli.labelled import OTHERS
 from unmask.cli.parser import print_fields
-from unmask.cli.training import OTHERS
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def add_verbs(verbs: Any) -> None:
-    group = add_group(verbs, "words", "Query word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
+    group = add_group(verbs, "words", "query word vectors: nearest, analogy, similarity, odd, evaluate; convert files")
     queries = (
         ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+"),
         ("analogy", _analogy, "The first word is to the second as the third is to …?", 3),
