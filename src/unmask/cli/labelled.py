@@ -123,7 +123,7 @@ def _row_fields(sub: Parser) -> None:
     """Add the fields of labelled rows, which `finetune`, `baseline` and `probe` share."""
     rows = sub.group("what goes in")
     needed(add_field(rows, "--train", "FILE", "labelled rows to train on; with --benchmark its folder"))
-    add_field(rows, "--task", "NAME", "task that the rows are labelled for", default="classification")
+    add_field(rows, "--task", "NAME", "task that the rows are labelled for", default="one label for a text or a pair")
     add_field(rows, "--dev", "FILE", "rows that decide which model is kept", default="a tenth of the training rows")
     add_field(rows, "--test", "FILE", "rows that are scored at the end")
     add_field(rows, "--text", "NAME", "column of the text, if it does not have a usual name")
@@ -162,8 +162,12 @@ def _task_help(sub: Parser, given: Mapping[str, str], classes: Sequence[str]) ->
     task, common = task_named(name), set(Rows().places())
     known = f"task that the rows are labelled for: {', '.join(TASKS)} (default: {usual_task()})"
     sub._option_string_actions["--task"].help = known
-    for one in classes:
-        add_fields(sub, getattr(task, one)(), f"--task {name}", leave_out=common)
+    configs = [getattr(task, one)() for one in classes]
+    for option in ("text", "label"):
+        if not any(option in config.places() for config in configs):
+            sub.hide(f"--{option}")
+    for config in configs:
+        add_fields(sub, config, f"--task {name}", leave_out=common)
 
 
 def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -53,6 +53,10 @@ class Parser(argparse.ArgumentParser):
             last.title = REST
         return added
 
+    def hide(self, option: str) -> None:
+        """Leave an option out of the help."""
+        self._option_string_actions[option].help = argparse.SUPPRESS
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given = list(sys.argv[1:] if args is None else args)
         end = self.given.index("--") if "--" in self.given else len(self.given)
