@@ -12,6 +12,7 @@ from unmask.cli import (
     answering,
     bench,
     cluster,
+    completion,
     data,
     export,
     generation,
@@ -24,6 +25,7 @@ from unmask.cli import (
     translation,
     words,
 )
+from unmask.cli.ending import remark
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.cli.terminal import harmless_streams
 from unmask.errors import UnmaskError
@@ -38,7 +40,7 @@ DESCRIPTION = (
 MORE = "The options of a verb: unmask VERB --help. All of them, with their defaults: unmask VERB --help-all."
 
 SECTIONS = {
-    "start here": ("quickstart", "recipes", "help"),
+    "start here": ("quickstart", "recipes", "completion", "help"),
     "prepare data": ("corpus", "vocabulary", "cluster"),
     "train": ("pretrain", "finetune", "train"),
     "use a model": ("predict", "embed", "translate", "generate", "words"),
@@ -70,6 +72,7 @@ def _run(given: list[str]) -> None:
         options, rest = parser().parse_known_args(given)
         fields = overrides(rest)
         local_models(options, fields)
+        remark(options, fields)
         options.run(options, fields)
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would continue with half a run
             sys.exit(STOPPED + Interrupt.heard)
@@ -119,6 +122,7 @@ def parser() -> Parser:
         training.add_report,
     ):
         add(verbs)
+    completion.add_verbs(verbs, parser)
     add_verb(verbs, "help", _help, "show this, or the help of a verb: unmask help corpus build").add_argument(
         "verbs", nargs="*", metavar="verb", help="a verb, followed by one of its own verbs if it has any"
     )

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, needed
 from unmask.cli.parser import Parser, add_verb, field_options, print_fields
 from unmask.errors import UnmaskError
@@ -76,7 +77,7 @@ def _cluster(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         labels = make_labels(config, options.data, options.out, show)
     print(describe(labels))
     data = " ".join(options.data)
-    print(f"Next: unmask pretrain {RECIPE} --data {data} --labels {options.out} --out runs/mine --minutes 30")
+    suggest(f"pretrain {RECIPE} --data {data} --labels {options.out} --out runs/mine --minutes 30")
 
 
 def _iterate(options: argparse.Namespace, overrides: dict[str, str]) -> None:

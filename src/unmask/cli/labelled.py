@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, needed
 from unmask.cli.parser import ENCODING, Parser, add_verb, field_options, print_fields, run_output, where_to_train
+from unmask.cli.settings import print_config, settings_of
 from unmask.errors import UnmaskError
 
 GRID = "grid."  # prefix of the fields of the search
@@ -74,7 +76,7 @@ def _add_finetune(verbs: Any) -> None:
     modes.add_argument(
         "--advise", action="store_true", help="print a data report and advise a strategy; trains nothing"
     )
-    field_options(sub)
+    field_options(sub, config=True)
 
 
 def _add_baseline(verbs: Any) -> None:
@@ -185,13 +187,16 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.finetuning import FineTuning, cross_validate, finetune
     from unmask.runs.finetuning.learning_curve import curve, sizes_in
     from unmask.runs.finetuning.search import Grid, search
+    from unmask.train import distributed
     from unmask.train.display import Terminal
 
     searches = options.search is not False  # None: --search without a number
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
     if searches:
         points = {**_axes(overrides, points), **points}
-    config = FineTuning().override(overrides, **OTHERS)
+    file = settings_of(options)
+    config = FineTuning() if file is None else file.config(of_facts, FineTuning, **OTHERS)
+    config = timed(config, overrides).override(overrides, **OTHERS)
     grid = Grid.of(config.transfer).override(
         points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
     )
@@ -208,6 +213,9 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         if grid is not None and searches:
             print_fields(grid, GRID)
         return
+    if options.print_config:
+        print_config("finetune", config)
+        return
     if options.advise:
         from unmask.runs.finetuning.data_report import data_report
 
@@ -222,6 +230,23 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     else:
         run = cross_validate if config.rows.in_turn else finetune
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
+        if not config.rows.in_turn and distributed.is_main():
+            suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+
+
+def of_facts(facts: Mapping[str, Any]) -> Any:
+    """The config in run.json of a run on labelled rows."""
+    from unmask.runs.finetuning import FineTuning
+
+    return FineTuning.of_run(facts["config"])
+
+
+def timed(config: Any, given: Mapping[str, Any]) -> Any:
+    """The config without minutes if epochs or steps are given, and without these if minutes are."""
+    names = {name.replace("-", "_").rpartition(".")[2] for name in given}
+    if names & {"epochs", "least_steps", "num_train_epochs", "num_epochs", "max_epoch", "max_epochs"}:
+        return config.replace(fit={"minutes": None})
+    return config.replace(fit={"epochs": None, "least_steps": None}) if "minutes" in names else config
 
 
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:

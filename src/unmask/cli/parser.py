@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from unmask.cli import settings
 from unmask.cli.help import REST, Field, More, add_field, formatter
 from unmask.cli.terminal import uncovered
 from unmask.config import refuse_foreign, same
@@ -196,10 +197,13 @@ def add_hidden(verbs: Any, name: str, run: Run, **settings: Any) -> Parser:
     return verb
 
 
-def field_options(sub: Parser, *, values: str = "the run") -> None:
-    """Add the options that show the fields of a verb, with the values of `values`."""
+def field_options(sub: Parser, *, values: str = "the run", config: bool = False) -> None:
+    """Add the options that show the fields of a verb, with the values of `values`; with `config`, also those that read
+    and write them as a file."""
     sub.add_argument(ALL, action="store_true", help="show every option in groups, with its default, and stop")
     sub.add_argument("--fields", action="store_true", help=f"print every field of {values} with its value, and stop")
+    if config:
+        settings.add_options(sub)
 
 
 def where_to_train(group: Any) -> None:

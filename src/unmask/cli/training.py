@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from unmask.cli import data, words
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields
 from unmask.cli.parser import (
     Parser,
@@ -21,6 +24,8 @@ from unmask.cli.parser import (
     run_output,
     where_to_train,
 )
+from unmask.cli.settings import print_config, settings_of
+from unmask.config import flatten
 from unmask.errors import UnmaskError
 
 
@@ -87,7 +92,7 @@ def _add_pretrain(verbs: Any) -> None:
     add_field(train, "--seed", "N", "seed of weights, order and masking", default=0)
     where_to_train(train)
     run_output(sub, "folder of the run (default: runs/ and the name of the recipe)")
-    field_options(sub)
+    field_options(sub, config=True)
 
 
 def _pretraining_help(sub: Parser, given_words: list[str], given: dict[str, str], every: bool) -> None:
@@ -165,26 +170,33 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train import checkpoint
     from unmask.train.optim import check_rate
 
+    file = settings_of(options)
+    if file is not None and not options.recipe:
+        options.recipe = file.facts.get("recipe")
     if options.resume and options.recipe and not options.start:
         options.out = options.out or f"runs/{options.recipe}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
     if (options.recipe or facts.get("recipe")) in words.RECIPES:
-        words.pretrain(options, overrides)
+        words.pretrain(options, overrides, file)
         return
     start = options.start or overrides.pop("start", None)
     check_run(options.out, facts, recipes.names())
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
-    options.recipe, config = recipes.choose(options.recipe, start, facts)
+    if file is not None and file.whole:
+        facts = file.facts
+    with file.named() if file is not None else nullcontext():
+        options.recipe, config = recipes.choose(options.recipe, start, facts)
+    if file is not None and not file.whole:
+        config = file.config(config.resumed, lambda: _timed(config, file.facts["config"]), batch_size="rows.batch")
+        facts = file.facts
     if options.data and not config.objective.plain:
         raise UnmaskError(
             "--data is for word2vec, pictures and recordings; give --corpus (make one with: unmask corpus build --data "
             "...)."
         )
     options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
-    # A run has either steps or minutes: the given one replaces that of the recipe.
-    if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
-        config = config.override({"steps": None, "minutes": None})
+    config = _timed(config, overrides)
     usual, config = config, config.override(overrides, batch_size="rows.batch")
     if config.start is not None:
         config.objective.check_changes(usual.objective, config.start)
@@ -194,6 +206,10 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         print_fields(config)
         for name, value in registry.selected(config.objective).items():
             print(f"--{name:32} {value}")
+        return
+    if options.print_config:
+        facts = {"recipe": options.recipe, "model": type(config.model).__name__}
+        print_config("pretrain", config, **facts, **({"corpora": options.corpus} if options.corpus else {}))
         return
     if not options.corpus and (start or not options.recipe):
         raise UnmaskError("Give --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
@@ -211,7 +227,16 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )
-    carried_out(run, options, "pretrain")
+    if carried_out(run, options, "pretrain"):
+        suggest(f"finetune --model {options.out} --train FILE --out FOLDER", f"serve --model {options.out}")
+
+
+def _timed(config: Any, given: Mapping[str, Any]) -> Any:
+    """The config without steps and minutes if one of them is given: it replaces that of the recipe."""
+    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps"}
+    if lengths & {name.replace("-", "_") for name in flatten(given)}:
+        return config.override({"steps": None, "minutes": None})
+    return config
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, needed
 from unmask.cli.parser import (
     ENCODING,
@@ -25,6 +26,7 @@ from unmask.cli.parser import (
     say,
     where_to_train,
 )
+from unmask.cli.settings import print_config, settings_of
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # recipe of a run with --from and no system
@@ -88,7 +90,7 @@ def add_training(verbs: Any) -> None:
     where_to_train(train)
     add_field(train, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
     run_output(sub, "folder of the run (default: runs/SYSTEM; required with --from)")
-    field_options(sub)
+    field_options(sub, config=True)
 
 
 def _training_help(sub: Parser, words: list[str], _: dict[str, str], every: bool) -> None:
@@ -161,6 +163,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
 
+    file = settings_of(options)
+    if file is not None and not options.system:
+        options.system = file.facts.get("recipe") if file.facts.get("recipe") != TUNED else None
     if options.system and options.system not in supervised_recipes.names():
         systems.find(options.system)
     if options.system and not options.start:
@@ -169,7 +174,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     _place_training_data(options, labelled=(options.system or facts.get("recipe")) in supervised_recipes.names())
     if (options.system or facts.get("recipe")) in supervised_recipes.names():
         options.system = options.system or facts["recipe"]
-        supervised.train(options, overrides)
+        supervised.train(options, overrides, file)
         return
     if options.data or options.test:
         raise UnmaskError("--data and --test are for labelled rows; a translation system takes --pairs.")
@@ -177,6 +182,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     start = facts["config"].get("start") if facts else options.start
+    if file is not None and not start and (held := file.facts["config"].get("start", "none")) != "none":
+        start = held
     if (
         options.system and facts.get("recipe") and options.system != facts["recipe"]
     ):  # a run started from Python has none
@@ -196,6 +203,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = systems.find(name)
     if facts:
         config = config.replace(**facts["config"])
+    elif file is not None:
+        usual_run = config
+        config = file.config(lambda facts: usual_run.replace(**facts["config"]), lambda: usual_run)
     elif not options.pairs and not start:
         config = systems.dates(config)
     texts = {key: tuple(files) for key, files in (("train", options.pairs), ("dev", options.dev)) if files}
@@ -205,6 +215,9 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     config = config.replace(texts=texts).override(overrides, max_length="texts.longest")
     if not options.resume:
         check_rate(usual, config.training.optimizer, overrides)
+    if options.print_config:
+        print_config("train", config, recipe=name)
+        return
     if options.fields:
         print_fields(config)
         return
@@ -214,6 +227,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     ended = carried_out(run, options, "train")
     if ended and config.texts.embedded and not run.warnings():  # for other pairs there is `translate --align`
         _show_alignment(run)
+    if ended:
+        suggest(f"translate --model {options.out} < FILE", f"serve --model {options.out}")
 
 
 def _place_training_data(options: argparse.Namespace, *, labelled: bool) -> None:
