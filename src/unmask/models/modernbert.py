@@ -96,20 +96,19 @@ class ModernBert(ModelConfig):
         return self.dim
 
     def norm(self) -> nn.LayerNorm:
-        """A layer norm, without a bias as published (section 2.1.1, "Bias Terms")."""
+        """A layer norm, without a bias as published (section 2.1, "Bias Terms")."""
         return nn.LayerNorm(self.dim, self.eps, bias=self.norm_bias)
 
     def embedding(self) -> Embedding:
-        """Token vectors, normalised (section 2.1.1, "Normalization"); no positions and no segments."""
+        """Token vectors, normalised (section 2.1, "Normalization"); no positions and no segments."""
         return Embedding(Token(self.vocabulary, self.dim), norm=self.norm(), dropout=self.embedding_dropout)
 
     def is_global(self, layer: int) -> bool:
-        """Whether all tokens of a sequence see each other in this layer, from 0 (2.1.2, "Alternating Attention")."""
+        """Whether all tokens of a sequence see each other in this layer, from 0 (2.1, "Alternating Attention")."""
         return layer % self.every == 0
 
-    def block(self, layer: int) -> Block:
+    def block(self, layer: int, position: Rotary) -> Block:
         """x + Attention(norm(x)), x + GeGLU(norm(x)). The first attention has no norm: the embedding has one."""
-        position = Rotary(self.dim // self.heads, self.global_base if self.is_global(layer) else self.local_base)
         rate, bias = self.attention_dropout, self.attention_bias
         attention = Attention(self.dim, self.heads, position=position, bias=bias, dropout=rate)
         feedforward = GatedFeedForward(
@@ -122,16 +121,18 @@ class ModernBert(ModelConfig):
 
     def stack(self) -> Stack:
         """Global and local blocks in turn, and a norm of the last sum."""
-        layers = range(self.layers)
-        windows = [None if self.is_global(layer) else self.local // 2 + 1 for layer in layers]
-        return Stack([self.block(layer) for layer in layers], norm=self.norm(), windows=windows)
+        far, near = (Rotary(self.dim // self.heads, base) for base in (self.global_base, self.local_base))
+        kinds = [self.is_global(layer) for layer in range(self.layers)]
+        blocks = [self.block(layer, far if is_global else near) for layer, is_global in enumerate(kinds)]
+        windows = [None if is_global else self.local // 2 + 1 for is_global in kinds]
+        return Stack(blocks, norm=self.norm(), windows=windows)
 
     def transform(self) -> Transform:
         """The layer before each output."""
         return Transform(self.dim, ACTIVATIONS[self.head_activation], self.norm(), bias=self.head_bias)
 
     def masked_token_head(self, head: Head, token: nn.Embedding) -> nn.Module:
-        """Logits over the vocabulary; the only bias of the published model is here (2.1.1, "Bias Terms")."""
+        """Logits over the vocabulary; the only bias of the published model is here (2.1, "Bias Terms")."""
         if self.tied:
             return TransformedHead(self.transform(), TiedHead(token, bias=self.decoder_bias))
         return TransformedHead(self.transform(), UntiedHead(self.dim, self.vocabulary, bias=self.decoder_bias))
@@ -166,7 +167,7 @@ class ModernBert(ModelConfig):
         return model
 
     def initialise(self, module: nn.Module, seed: int) -> None:
-        """Megatron's initialisation (section 2.2.1): the last weights of each of the 2 L sub-layers, and of a layer
+        """Megatron's initialisation (section 2.2): the last weights of each of the 2 L sub-layers, and of a layer
         before an output, are smaller by sqrt(2 L); those of classifiers have a deviation of D^-0.5."""
         truncated_normal(module, self.std, torch.Generator().manual_seed(seed), cutoff=self.cutoff)
         smaller = (2 * self.layers) ** -0.5
@@ -190,4 +191,4 @@ SIZES: dict[str, dict[str, int]] = {
     "base": {"layers": 22, "dim": 768, "heads": 12, "hidden": 1_152},
     "large": {"layers": 28, "dim": 1_024, "heads": 16, "hidden": 2_624},
 }
-"""Published sizes (table 4), and sizes for a CPU: as wide as BERT's, and deeper, with as many weights in the blocks."""
+"""Published sizes, and sizes for a CPU: as wide as BERT's, and deeper, with about as many weights in the blocks."""

@@ -91,6 +91,11 @@ class FeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         return self.down(self.dropout(self.activation(self.up(x_BTD))))
 
+    @property
+    def factors(self) -> tuple[Linear, ...]:
+        """The maps whose product is the hidden features; the first one is activated."""
+        return (self.up,)
+
 
 class GatedFeedForward(nn.Module):
     """down(activation(gate(x)) * up(x)): GEGLU with `F.gelu`, SwiGLU with `F.silu` (Shazeer 2020, section 2)."""
@@ -109,6 +114,11 @@ class GatedFeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         gate, up = joint(x_BTD, self.gate, self.up)
         return self.down(self.dropout(self.activation(gate) * up))
+
+    @property
+    def factors(self) -> tuple[Linear, ...]:
+        """As those of `FeedForward`."""
+        return (self.gate, self.up)
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {

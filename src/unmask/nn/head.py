@@ -26,6 +26,12 @@ class VocabularyHead(nn.Module):
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         """Add rows for new tokens to the head's own parameters with `larger`; the token vectors have theirs already."""
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        """The bias [V] of the logits; None: there is none."""
+        bias = getattr(self, "bias", None)
+        return bias if isinstance(bias, nn.Parameter) else None
+
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
         return self.logits(x_MD).made()
@@ -141,6 +147,10 @@ class ProjectedHead(VocabularyHead):
         self.project = nn.Linear(width, token.embedding_dim, bias=False)
         self.tied = TiedHead(token, bias=True)
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        return self.tied.output_bias
+
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         self.tied.extend(larger)
 
@@ -170,6 +180,10 @@ class TransformedHead(VocabularyHead):
         super().__init__()
         self.transform, self.output = transform, output
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        return self.output.output_bias
+
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         self.output.extend(larger)
 
@@ -183,6 +197,11 @@ class UntiedHead(VocabularyHead):
     def __init__(self, dim: int, outputs: int, *, bias: bool = True):
         super().__init__()
         self.output = nn.Linear(dim, outputs, bias)
+
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        bias: nn.Parameter | None = self.output.bias
+        return bias
 
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         for name, parameter in list(self.output.named_parameters()):

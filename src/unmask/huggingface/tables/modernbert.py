@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import UnmaskError
+from unmask.huggingface.parts import Written
 from unmask.huggingface.table import Names, Part, Table
 from unmask.huggingface.tables.bert import CRF, architectures
 from unmask.models.modernbert import ModernBert
@@ -91,6 +92,9 @@ def _heads(*output: tuple[str, str]) -> dict[str, Names]:
     return {"mlm": (*_transformed("mlm", "")[:2], *output), **_HEADS}
 
 
+_NO_IDS = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
+"""Absent ids would be those of the published vocabulary; the tokenizer of a folder has the right ones."""
+
 _TIED = Table(
     model_type="modernbert",
     config=ModernBert,
@@ -140,7 +144,7 @@ _TIED = Table(
         """.split()  # noqa: SIM905 (as in config.py)
     ),
     required={"tied": True, "decoder_bias": True},
-    parts=(Alternation(),),
+    parts=(Alternation(), Written(_NO_IDS)),
 )
 _UNTIED = replace(
     _TIED,
