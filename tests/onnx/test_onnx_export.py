@@ -336,7 +336,7 @@ def as_onnx(model, path, **settings):
 
 
 def test_choices_are_answered_alike(tokenizer, tmp_path):
-    model = build(as_heads({"choice": 1}), std=0.5)
+    model = build(as_heads({"choice": 1}), LOCAL, std=0.5)
     rows = [Choices(text=text, choices=tuple(texts(3, seed=i))) for i, text in enumerate(texts(4))]
     found = answers(as_onnx(model, tmp_path / "x.onnx"), rows, tokenizer)
     for a, b in zip(found, answers(model, rows, tokenizer), strict=True):

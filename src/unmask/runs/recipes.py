@@ -175,17 +175,17 @@ def roberta_base() -> Pretraining:
 
 
 def modern_tiny() -> Pretraining:
-    """ModernBERT of bert-tiny's width: 3 layers of 128 (4 M parameters): minutes on a laptop."""
+    """ModernBERT of bert-tiny's width: 3 layers of 128 (7 M parameters): minutes on a laptop."""
     return _modern("tiny", lr=3e-3, algorithm="muon")
 
 
 def modern_mini() -> Pretraining:
-    """ModernBERT of bert-mini's width: 6 layers of 256 (11 M parameters): minutes to hours on a CPU."""
+    """ModernBERT of bert-mini's width: 6 layers of 256 (16 M parameters): minutes to hours on a CPU."""
     return _modern("mini", lr=2e-3, algorithm="muon")
 
 
 def modern_small() -> Pretraining:
-    """ModernBERT of bert-small's width: 6 layers of 512 (29 M parameters): hours on a CPU, minutes on a GPU."""
+    """ModernBERT of bert-small's width: 6 layers of 512 (40 M parameters): hours on a CPU, minutes on a GPU."""
     return _modern("small", lr=7e-4)
 
 

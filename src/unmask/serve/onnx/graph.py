@@ -233,12 +233,21 @@ def write(graph: EncoderGraph, path: Path) -> None:
 
 
 def _plain(model: Model) -> Model:
-    """A copy of the model with `PlainAttention`; it shares all parameters."""
+    """A copy of the model with `PlainAttention`, and a bias in each norm; it shares all parameters."""
     instead: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     for part in model.modules():
         if isinstance(part, Attention) and type(part.position) is Position and _usual(part):
             instead[id(part)] = PlainAttention(part)
+        elif isinstance(part, nn.LayerNorm) and part.bias is None:
+            instead[id(part)] = _biased(part)
     return copy.deepcopy(model, instead)
+
+
+def _biased(norm: nn.LayerNorm) -> nn.LayerNorm:
+    """The same norm with a bias of zero, without which ONNX Runtime does not fuse norms."""
+    other = nn.LayerNorm(norm.normalized_shape, norm.eps)
+    other.weight = norm.weight
+    return other
 
 
 def _usual(attention: Attention) -> bool:
