@@ -1,4 +1,4 @@
-"""ALBERT, ELECTRA, MobileBERT, ModernBERT, RoBERTa end to end: trained, resumed, opened elsewhere, fine-tuned, asked."""
+"""ALBERT, ELECTRA, MobileBERT, ModernBERT, RoBERTa end to end: trained, resumed, opened, fine-tuned, asked."""
 
 from __future__ import annotations
 
