@@ -15,6 +15,7 @@ from unmask.cli.parser import (
     add_field,
     add_verb,
     answering_options,
+    backend_option,
     encoding_option,
     given_lines,
     of_rows,
@@ -158,6 +159,7 @@ def add_verbs(verbs: Any) -> None:
         "--json", action="store_true", help="print one JSON object a line, for a MINA or HAN with where it looked"
     )
     answering_options(sub)
+    backend_option(sub)
     sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
     sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with one folder for each task")
@@ -276,7 +278,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)

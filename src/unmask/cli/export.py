@@ -13,6 +13,7 @@ from unmask.cli.parser import (
     add_field,
     add_verb,
     answering_options,
+    backend_option,
     encoding_option,
     of_rows,
     say,
@@ -64,6 +65,7 @@ def add_verbs(verbs: Any) -> None:
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
+    backend_option(sub)
 
 
 def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -73,7 +75,8 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.data:
         _embed_items(options)
         return
-    predictor = Predictor(options.model, device=options.device, precision=options.precision)
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
+    predictor = Predictor(options.model, **where)
     say(predictor.settled)
     count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
@@ -83,10 +86,12 @@ def _embed_items(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures or recordings, and a file with the name of the item of each row."""
     from unmask.data.files.items import visible
     from unmask.files import write_text
+    from unmask.serve.backends import require_torch
     from unmask.serve.vectors import item_vectors, named_items, write_vectors
 
     if options.file:
         raise UnmaskError("--file names texts and --data pictures or recordings: leave one of them out.")
+    require_torch(options.backend, options.model)
     items, found = named_items(options.model, Path(options.data))
     names = Path(options.out).with_suffix(".names.txt")
     count, width = write_vectors(item_vectors(options.model, items, device=options.device), options.out)

@@ -236,6 +236,17 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def backend_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the library that computes the answers."""
+    parser.add_argument(
+        "--backend",
+        choices=["torch", "onnx", "auto"],
+        default="torch",
+        help="what computes the answers of an encoder: torch; onnx, the graph that `unmask export` wrote into the "
+        "folder, by ONNX Runtime; auto, the faster of them for one text and for many, measured once and printed",
+    )
+
+
 def say(settled: Settled) -> None:
     """Print the precision that a model computes in, if it differs from what the options specify."""
     if settled.note:

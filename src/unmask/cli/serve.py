@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, print_fields, say
+from unmask.cli.parser import add_verb, answering_options, backend_option, print_fields, say
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError, needs
 
@@ -44,6 +44,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
     sub.add_argument("--top", type=int, default=5, help="predictions for each masked token")
     answering_options(sub)
+    backend_option(sub)
     sub.add_argument("--fields", action="store_true", help="list the limits that --NAME VALUE can set, and stop")
 
 
@@ -62,7 +63,7 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
     if answers := served.predictor or served.translator:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,15 +24,15 @@ Arrays = Mapping[str, np.ndarray]
 """Inputs of a graph, by name."""
 
 
-def needed() -> None:
-    """Raises UnmaskError if a package that writes or runs ONNX is not installed."""
-    if any(find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")):
-        raise needs("ONNX needs onnx, onnxscript and onnxruntime", "onnx")
+def needed(*packages: str) -> None:
+    """Raises UnmaskError if one of the packages is not installed."""
+    if any(find_spec(package) is None for package in packages):
+        raise needs(f"ONNX needs {', '.join(packages)}", "onnx")
 
 
 def open_session(path: Path | str) -> Any:
     """An ONNX Runtime session on the CPU, with as many threads as PyTorch. Raises UnmaskError for an invalid file."""
-    needed()
+    needed("onnxruntime")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -48,19 +49,31 @@ class OnnxModel(Model):
 
     graph  the graph that the file was written from
     path   the ONNX file
+
+    It has a session for each number of threads of PyTorch at which it is called: a thread that computes a batch of its
+    own (`kernels.threads`) has one.
     """
 
     def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
         own = graph.model
         super().__init__(own.config)
         self.model, self.heads, self.pooler = own, own.heads, own.pooler
-        self.graph, self.session = (graph,), open_session(path)  # in a tuple, so that it is not a submodule
+        self.graph, self.path = (graph,), path  # in a tuple, so that it is not a submodule
+        self.sessions = {torch.get_num_threads(): open_session(path)}
+        self.lock = Lock()  # of sessions
         self.eval()
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
         """The outputs of the graph, in the order of `graph.outputs`."""
-        found: list[np.ndarray] = self.session.run(list(self.graph[0].outputs), dict(inputs))
+        found: list[np.ndarray] = self._session().run(list(self.graph[0].outputs), dict(inputs))
         return found
+
+    def _session(self) -> Any:
+        threads = torch.get_num_threads()
+        with self.lock:
+            if threads not in self.sessions:
+                self.sessions[threads] = open_session(self.path)
+            return self.sessions[threads]
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, T, C] in place of hidden states: logits of every token, or of a text, repeated for its tokens, or
