@@ -58,7 +58,7 @@ class OnnxModel(Model):
         own = graph.model
         super().__init__(own.config)
         self.model, self.heads, self.pooler = own, own.heads, own.pooler
-        self.graph, self.path = (graph,), path  # in a tuple, so that it is not a submodule
+        self.graph, self.path = (graph,), Path(path)  # in a tuple, so that it is not a submodule
         self.sessions = {torch.get_num_threads(): open_session(path)}
         self.lock = Lock()  # of sessions
         self.eval()
