@@ -1,7 +1,8 @@
 """Inference: sentence vectors a second, and the latency of one short sentence.
 
 All sides have the same sentence encoder: unmask and sentence-transformers in float32 and bfloat16, unmask by its other
-backends, ONNX Runtime with the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is equal and what differs.
+backends, ONNX Runtime with the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is
+equal and what differs.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from unmask.cli.parser import (
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
-    from unmask.serve.onnx import Score
+    from unmask.serve.onnx import Exported, Score
 
 
 def add_verbs(verbs: Any) -> None:
@@ -35,13 +35,26 @@ def add_verbs(verbs: Any) -> None:
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
-    sub.add_argument("--format", choices=["onnx"], default="onnx", help="format to write: onnx, for ONNX Runtime")
     sub.add_argument(
-        "--out", required=True, metavar="FOLDER", help="folder for the graph, the config and the tokenizer"
+        "--format",
+        choices=list(_FORMATS),
+        default="onnx",
+        help="format to write: onnx, for ONNX Runtime; aoti, machine code for this processor, by AOTInductor; gguf, "
+        "for llama.cpp",
     )
-    sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
-    sub.add_argument("--int8", action="store_true", help="also write an int8 graph: smaller, faster, less exact")
-    sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
+    sub.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="folder for the files (default: onnx, compiled or gguf in the model's folder); for onnx, another folder "
+        "also gets the config and the tokenizer",
+    )
+    sub.add_argument("--fuse", action="store_true", help="for onnx: also a graph of ONNX Runtime's own operators")
+    sub.add_argument(
+        "--int8", action="store_true", help="for onnx and gguf: also a file in eight bits: smaller, less exact"
+    )
+    sub.add_argument(
+        "--data", metavar="ROWS", help="for onnx: labelled rows, to print the metrics of the model and of each graph"
+    )
     add_field(sub, "--text", "NAME", "with --data: column of the text, if it does not have the usual name")
     add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
     add_field(sub, "--label", "NAME", "with --data: column of the label")
@@ -119,12 +132,45 @@ def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.serve.onnx import export, render
+    from unmask.serve.onnx import render
 
     if overrides and not options.data:
         raise UnmaskError(f"--{next(iter(overrides))} sets how rows are read: add --data ROWS.")
+    write, takes, use = _FORMATS[options.format]
+    for name in ("fuse", "int8", "data"):
+        if getattr(options, name) and name not in takes:
+            raise UnmaskError(f"--{name} has no effect with --format {options.format}: leave it out.")
+    found = write(options, overrides)
+    print(render(found))
+    if options.out is None or options.format != "onnx":
+        print(f"Next: {use.format(model=options.model, out=found.folder)}")
+
+
+def _onnx(options: argparse.Namespace, overrides: dict[str, str]) -> Exported:
+    from unmask.serve.onnx import export
+
     score = _score(options.model, options.data, overrides) if options.data else None
-    print(render(export(options.model, options.out, fuse=options.fuse, int8=options.int8, score=score)))
+    return export(options.model, options.out, fuse=options.fuse, int8=options.int8, score=score)
+
+
+def _aoti(options: argparse.Namespace, _: dict[str, str]) -> Exported:
+    from unmask.serve.compiled import export_compiled
+
+    return export_compiled(options.model, options.out)
+
+
+def _gguf(options: argparse.Namespace, _: dict[str, str]) -> Exported:
+    from unmask.serve.gguf import export_gguf
+
+    return export_gguf(options.model, options.out, int8=options.int8)
+
+
+_FORMATS: dict[str, tuple[Callable[[argparse.Namespace, dict[str, str]], Exported], tuple[str, ...], str]] = {
+    "onnx": (_onnx, ("fuse", "int8", "data"), "unmask predict --model {model} --backend auto"),
+    "aoti": (_aoti, (), "unmask predict --model {model} --backend {out}/model.pt2"),
+    "gguf": (_gguf, ("int8",), "llama-embedding --model {out}/model-F16.gguf --prompt TEXT"),
+}
+"""Name of a format -> what writes it, the options that it takes, and the command that uses it."""
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:

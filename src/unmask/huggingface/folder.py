@@ -340,9 +340,7 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
     stored = load(folder, SINGLE_STACK, heads=asked).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
-        for name, p in other.named_parameters():
-            if id(p) in shared:
-                continue
+        for name, p in ((name, p) for name, p in other.named_parameters() if id(p) not in shared):
             if name not in stored or stored[name].shape != p.shape:
                 raise UnmaskError(
                     f"{folder} does not match the model in the folder above it: {name} is missing or has another shape."

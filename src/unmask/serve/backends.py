@@ -21,8 +21,10 @@ from unmask.errors import UnmaskError
 from unmask.files import write_text
 from unmask.huggingface import Loaded
 from unmask.kernels.processor import Settled, identity
+from unmask.kernels.threads import workers
 from unmask.models.model import Model
-from unmask.serve.onnx import MEASURED, OnnxModel, drift, graph_in, graph_of
+from unmask.serve.compiled import CompiledModel
+from unmask.serve.onnx import MEASURED, EncoderGraph, GraphModel, OnnxModel, drift, graph_in, graph_of
 from unmask.types import Batch
 
 Backend = Literal["torch", "onnx", "auto"]
@@ -62,24 +64,29 @@ class Fastest(Model):
         return self.alone if tokens <= FEW else self.together
 
 
-def with_backend(backend: Backend, loaded: Loaded[Model], layout: Model, settled: Settled) -> tuple[Model, Settled]:
+def with_backend(
+    backend: Backend | Path, loaded: Loaded[Model], layout: Model, settled: Settled
+) -> tuple[Model, Settled]:
     """The model that computes the answers, and its number format, with a sentence for the user.
 
+    backend          a path names a package of `unmask export --format aoti`, whose machine code is run
     layout, settled  the model that PyTorch computes with (`models.inference_layout`), and its number format
 
-    Raises UnmaskError for "onnx" without a graph of this model in its folder (`graph_in`), on another device than the
-    CPU, and for a model that has none. "auto" answers by PyTorch then, and says why.
+    Raises UnmaskError for a model without a graph of its own weights in its folder (`serve.onnx.graph_in`) or in the
+    package, on another device than the CPU, and for a model that has no graph. "auto" answers by PyTorch then, and says
+    why.
     """
     if backend == "torch":
         return layout, settled
-    try:
-        graph = _graph(loaded, whole=backend == "auto")
-    except UnmaskError as why:
-        if backend == "onnx":
-            raise
-        return layout, replace(settled, note=f"{settled.note} Answered by PyTorch alone: {why}".strip())
+    if isinstance(backend, Path):
+        note = f"Computed in fp32 by the machine code in {backend}, which may do all that you may."
+        return _checked(loaded, lambda graph: CompiledModel(graph, backend)), Settled("fp32", note)
     if backend == "onnx":
-        return graph, Settled("fp32", "Computed in fp32 by ONNX Runtime.")
+        return _graph(loaded), Settled("fp32", "Computed in fp32 by ONNX Runtime.")
+    try:
+        graph = _graph(loaded, whole=True)
+    except UnmaskError as why:
+        return layout, replace(settled, note=f"{settled.note} PyTorch computes all answers: {why}".strip())
     models = {"torch": layout, "onnx": graph}
     times = _times(models, graph.path.parent / MEASURED, settled)
     alone, together = (min(times[size], key=times[size].__getitem__) for size in SIZES)
@@ -88,27 +95,32 @@ def with_backend(backend: Backend, loaded: Loaded[Model], layout: Model, settled
     return chosen, replace(settled, note=f"One text is answered by {names[alone]}, many by {names[together]}.")
 
 
-def require_torch(backend: Backend, folder: Path | str) -> None:
-    """Raises UnmaskError if a model that only PyTorch computes was asked for by ONNX Runtime."""
-    if backend == "onnx":
-        raise UnmaskError(
-            f"ONNX Runtime answers for encoders alone, and {folder} holds another model: leave --backend out."
-        )
+def require_torch(backend: Backend | Path, folder: Path | str) -> None:
+    """Raises UnmaskError if a model that only PyTorch computes was asked for by another backend; "auto" is PyTorch."""
+    if backend not in ("torch", "auto"):
+        raise UnmaskError(f"Only encoders have other backends than torch, unlike {folder}: leave --backend out.")
 
 
-def _graph(loaded: Loaded[Model], *, whole: bool) -> OnnxModel:
-    """The graph in the folder of a model. Raises UnmaskError as `with_backend` says, and for one that lacks a head of
-    the model if it must answer as the `whole` model does."""
-    folder = loaded.folder
-    if folder is None:
-        raise UnmaskError("A model that was not read from a folder has no graph for ONNX Runtime.")
-    if loaded.model.device.type != "cpu":
-        raise UnmaskError(f"ONNX Runtime answers on the CPU here, not on {loaded.model.device}: leave --device out.")
+def _graph(loaded: Loaded[Model], *, whole: bool = False) -> GraphModel:
+    """The graph in the folder of a model, which has all its heads if it is to answer as the `whole` model does."""
+
+    def opened(graph: EncoderGraph) -> GraphModel:
+        if loaded.folder is None:
+            raise UnmaskError("A model that was not read from a folder has no graph for ONNX Runtime.")
+        return OnnxModel(graph, graph_in(loaded.folder))
+
+    return _checked(loaded, opened, whole=whole)
+
+
+def _checked(loaded: Loaded[Model], opened: Callable[[EncoderGraph], GraphModel], *, whole: bool = False) -> GraphModel:
+    """An exported file of a model, after a comparison of some outputs. Raises UnmaskError as `with_backend` says."""
+    if workers(loaded.model.device) is None:
+        raise UnmaskError(f"Exported files answer on the CPU, not on {loaded.model.device}: leave --device out.")
     graph, left_out = graph_of(loaded.model, loaded.settings)
     if whole and left_out:
         raise UnmaskError(f"The graph has one head, and the model answers also by {', '.join(left_out)}.")
-    found = OnnxModel(graph, graph_in(folder))
-    texts = drift.rows(graph, loaded.require_tokenizer(folder), drift.TEXTS[:4])
+    found = opened(graph)
+    texts = drift.rows(graph, loaded.require_tokenizer(loaded.folder or "The model"), drift.TEXTS[:4])
     drift.require_near(graph, texts, drift.of_model(graph, texts), found.run(texts.inputs), found.path)
     return found
 

@@ -48,7 +48,8 @@ class Predictor(Answering):
                "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
                rounding
     backend    "torch"; "onnx": the graph that `unmask export` wrote into the folder, by ONNX Runtime in float32;
-               "auto": the faster of them for one text and for many, measured once and kept beside the graph
+               "auto": the faster of them for one text and for many, measured once and kept beside the graph; a path:
+               a package of `unmask export --format aoti`, whose machine code is run
 
     A fine-tuned model answers as its task does (`Task.answer`), any other with its head of pre-training:
 
@@ -72,7 +73,7 @@ class Predictor(Answering):
         explain: bool = False,
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
-        backend: Backend = "torch",
+        backend: Backend | Path = "torch",
     ) -> None:
         model = model if isinstance(model, Loaded) else model_folder(model)
         loaded = huggingface.opened(model, huggingface.SINGLE_STACK)

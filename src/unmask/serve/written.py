@@ -105,7 +105,7 @@ def predictor_of(
     explain: bool = False,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
-    backend: Backend = "torch",
+    backend: Backend | Path = "torch",
 ) -> Answering:
     """A WrittenPredictor for a folder with an encoder–decoder, an AnomalyPredictor for one that was pre-trained on
     masked segments, a Predictor for any other; the arguments are those of the latter.

@@ -99,7 +99,7 @@ class Pool:
         loaded: int = 4,
         device: str = "cpu",
         precision: Precision = "auto",
-        backend: Backend = "torch",
+        backend: Backend | Path = "torch",
         top: int = 5,
         vectors: Callable[[Path], Vectors] | None = None,
     ) -> None:

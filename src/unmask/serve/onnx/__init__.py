@@ -2,6 +2,17 @@
 
 from unmask.serve.onnx.folder import MEASURED, Exported, Score, export, graph_in, render
 from unmask.serve.onnx.graph import EncoderGraph, graph_of
-from unmask.serve.onnx.session import OnnxModel
+from unmask.serve.onnx.session import GraphModel, OnnxModel
 
-__all__ = ["MEASURED", "EncoderGraph", "Exported", "OnnxModel", "Score", "export", "graph_in", "graph_of", "render"]
+__all__ = [
+    "MEASURED",
+    "EncoderGraph",
+    "Exported",
+    "GraphModel",
+    "OnnxModel",
+    "Score",
+    "export",
+    "graph_in",
+    "graph_of",
+    "render",
+]

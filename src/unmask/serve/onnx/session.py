@@ -1,4 +1,4 @@
-"""OnnxModel: an ONNX file that replaces the model that it was exported from.
+"""GraphModel: an exported file that replaces its model; OnnxModel, an ONNX file.
 
 Shapes: B rows, T tokens, D width, M places, C outputs.
 """
@@ -44,14 +44,11 @@ def open_session(path: Path | str) -> Any:
         raise UnmaskError(f"ONNX Runtime cannot open {path}: {str(error).splitlines()[0]}") from None
 
 
-class OnnxModel(Model):
-    """A `Model` that runs the graph, so that tasks and predictors can use it unchanged.
+class GraphModel(Model):
+    """A `Model` that answers by an exported graph, so that tasks and predictors can use it unchanged.
 
     graph  the graph that the file was written from
-    path   the ONNX file
-
-    It has a session for each number of threads of PyTorch at which it is called: a thread that computes a batch of its
-    own (`kernels.threads`) has one.
+    path   the file
     """
 
     def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
@@ -59,21 +56,11 @@ class OnnxModel(Model):
         super().__init__(own.config)
         self.model, self.heads, self.pooler = own, own.heads, own.pooler
         self.graph, self.path = (graph,), Path(path)  # in a tuple, so that it is not a submodule
-        self.sessions = {torch.get_num_threads(): open_session(path)}
-        self.lock = Lock()  # of sessions
         self.eval()
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
         """The outputs of the graph, in the order of `graph.outputs`."""
-        found: list[np.ndarray] = self._session().run(list(self.graph[0].outputs), dict(inputs))
-        return found
-
-    def _session(self) -> Any:
-        threads = torch.get_num_threads()
-        with self.lock:
-            if threads not in self.sessions:
-                self.sessions[threads] = open_session(self.path)
-            return self.sessions[threads]
+        raise NotImplementedError
 
     def forward(self, batch: Batch) -> Tensor:
         """[B, T, C] in place of hidden states: logits of every token, or of a text, repeated for its tokens, or
@@ -100,3 +87,24 @@ class OnnxModel(Model):
         if name != self.graph[0].head:
             raise UnmaskError(f"The graph has only the head '{self.graph[0].head}', not '{name}'.")
         return hidden_BTD.flatten(0, 1)[places_M]
+
+
+class OnnxModel(GraphModel):
+    """A graph in an ONNX file. It has a session for each number of threads of PyTorch at which it is called: a thread
+    that computes a batch of its own (`kernels.threads`) has one."""
+
+    def __init__(self, graph: EncoderGraph, path: Path | str) -> None:
+        super().__init__(graph, path)
+        session = open_session(path)
+        if [output.name for output in session.get_outputs()] != list(graph.outputs):
+            raise UnmaskError(f"{path} was exported with another head than '{graph.head}': export the model again.")
+        self.sessions = {torch.get_num_threads(): session}
+        self.lock = Lock()  # of sessions
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        threads = torch.get_num_threads()
+        with self.lock:
+            if threads not in self.sessions:
+                self.sessions[threads] = open_session(self.path)
+        found: list[np.ndarray] = self.sessions[threads].run(list(self.graph[0].outputs), dict(inputs))
+        return found
