@@ -7,8 +7,6 @@ import shutil
 import numpy as np
 import pytest
 
-gguf = pytest.importorskip("gguf")
-
 from unmask import cli, huggingface
 from unmask.data.text import byte_pairs
 from unmask.data.text.tokenizer import Tokenizer
@@ -18,6 +16,8 @@ from unmask.huggingface.weights import read_tensors
 from unmask.models.bert import Bert, Roberta
 from unmask.serve import Predictor
 from unmask.serve.gguf import export_gguf
+
+gguf = pytest.importorskip("gguf")
 
 TEXTS = ["the film was good", "Great, a dull plot!", "people talk of it", "unknown ☃ and Ünïcode"]
 HALF = {"rtol": 1e-3, "atol": 1e-6}
@@ -33,7 +33,7 @@ def saved(folder, page=Bert, heads=None, learn=Tokenizer.train, **fields):
 
 
 def test_the_file_holds_the_weights_the_sizes_and_the_vocabulary(tmp_path):
-    folder, model, tokenizer = saved(tmp_path / "m")
+    folder, _, tokenizer = saved(tmp_path / "m")
     found = export_gguf(folder, int8=True)
     assert {path.name for path in found.folder.iterdir()} == set(found.sizes) == {"model-F16.gguf", "model-Q8_0.gguf"}
     reader = gguf.GGUFReader(folder / "gguf" / "model-F16.gguf")

@@ -17,7 +17,7 @@ from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 from unmask.huggingface.hub import model_folder
-from unmask.serve.onnx import Exported, drift
+from unmask.serve.onnx import Exported, drift, out_of
 from unmask.serve.onnx.graph import EncoderGraph, graph_of, inputs_of, quiet
 from unmask.serve.onnx.session import Arrays, GraphModel
 
@@ -55,8 +55,7 @@ def export_compiled(folder: Path | str, out: Path | str | None = None) -> Export
     Raises UnmaskError, and writes nothing, without a C++ compiler, for a model that has no graph
     (`serve.onnx.graph_of`), and if outputs of the package differ from the model's by more than 1e-3.
     """
-    folder = model_folder(folder)
-    out = folder / "compiled" if out is None else Path(out)
+    out, folder = out_of(folder, out, "compiled"), model_folder(folder)
     _require_compiler()
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     graph, left_out = graph_of(loaded.model, loaded.settings)

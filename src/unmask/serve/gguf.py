@@ -21,7 +21,7 @@ from unmask.huggingface import Loaded
 from unmask.huggingface.config import table_of
 from unmask.huggingface.hub import model_folder
 from unmask.models.model import Model
-from unmask.serve.onnx import Exported
+from unmask.serve.onnx import Exported, out_of
 
 HALF, EIGHT_BITS = "model-F16.gguf", "model-Q8_0.gguf"
 """Matrices in float16, and in eight bits with a scale for every 32 numbers; all else is in float32."""
@@ -57,8 +57,7 @@ def export_gguf(folder: Path | str, out: Path | str | None = None, *, int8: bool
     """
     if find_spec("gguf") is None:
         raise needs("GGUF needs gguf", "gguf")
-    folder = model_folder(folder)
-    out = folder / "gguf" if out is None else Path(out)
+    out, folder = out_of(folder, out, "gguf"), model_folder(folder)
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     tokenizer = _supported(loaded, folder)
     sizes = {}

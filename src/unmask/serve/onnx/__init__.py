@@ -1,6 +1,6 @@
 """Export to ONNX: a graph for ONNX Runtime, checked against the model; optionally fused or quantized to eight bits."""
 
-from unmask.serve.onnx.folder import MEASURED, Exported, Score, export, graph_in, render
+from unmask.serve.onnx.folder import MEASURED, Exported, Score, export, graph_in, out_of, render
 from unmask.serve.onnx.graph import EncoderGraph, graph_of
 from unmask.serve.onnx.session import GraphModel, OnnxModel
 
@@ -14,5 +14,6 @@ __all__ = [
     "export",
     "graph_in",
     "graph_of",
+    "out_of",
     "render",
 ]

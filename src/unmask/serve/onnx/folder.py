@@ -11,7 +11,7 @@ from pathlib import Path
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import atomic
-from unmask.huggingface.hub import model_folder
+from unmask.huggingface.hub import is_name, model_folder
 from unmask.models.model import Model
 from unmask.serve.onnx import drift
 from unmask.serve.onnx.graph import EncoderGraph, graph_of, quiet, write
@@ -77,8 +77,7 @@ def export(
     Raises UnmaskError, and writes nothing, for a model that cannot be exported, if `out` holds another model, and if
     outputs of a float32 file differ from the model's by more than 1e-3.
     """
-    folder = model_folder(folder)
-    out = folder / INSIDE if out is None else Path(out)
+    out, folder = out_of(folder, out, INSIDE), model_folder(folder)
     if out.resolve() != folder.resolve() and any(out.glob("*.safetensors")):
         raise UnmaskError(f"{out} holds another model, whose config would be overwritten: choose another folder.")
     needed("onnx", "onnxscript", "onnxruntime")
@@ -102,6 +101,14 @@ def export(
         loss = drift.of_answers(graph, texts, wanted, said[INT8]) if int8 else {}
         _place(folder, out, made)
     return Exported(out, graph.head, left_out, sizes, differences, loss, scores)
+
+
+def out_of(model: Path | str, out: Path | str | None, inside: str) -> Path:
+    """The folder for exported files: `out`, or the folder `inside` in the model's own. Raises UnmaskError without `out`
+    for a model of the hub, whose folder is a cache."""
+    if out is None and is_name(model):
+        raise UnmaskError(f"{model} lies in the cache of the hub: name another folder with --out FOLDER.")
+    return Path(model) / inside if out is None else Path(out)
 
 
 def _instead(model: OnnxModel) -> Callable[[Model], Model]:
