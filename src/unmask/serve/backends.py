@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +35,7 @@ Backend = Literal["torch", "onnx", "auto"]
 SIZES = {"alone": (1, 16), "together": (8, 64)}
 """The batches that are timed, as rows and tokens: a short text, and a batch of many texts."""
 FEW = 128  # most tokens of a batch that is computed as "alone"
-SECONDS, FEWEST = 0.15, 3  # for each time: repeat for so long, and at least so often
+SECONDS, FEWEST = 0.4, 5  # for each size: repeat for so long, and at least so often
 
 Times = Mapping[str, Mapping[str, float]]
 """Size -> backend -> milliseconds, the least of all trials."""
@@ -152,17 +154,21 @@ def _measured(models: Mapping[str, Model], B: int, T: int) -> dict[str, float]:
     torch.set_num_threads(threads if B == 1 else 1)
     try:
         with torch.inference_mode():
-            return {name: _least(lambda model=model: model(batch)) for name, model in models.items()}  # type: ignore[misc]
+            return _least({name: partial(model, batch) for name, model in models.items()})
     finally:
         torch.set_num_threads(threads)
 
 
-def _least(call: Callable[[], Any]) -> float:
-    """Milliseconds of a call, the least of several after one that does not count."""
-    call()
-    times, end = list[float](), time.perf_counter() + SECONDS
-    while len(times) < FEWEST or time.perf_counter() < end:
-        began = time.perf_counter()
+def _least(calls: Mapping[str, Callable[[], Any]]) -> dict[str, float]:
+    """Milliseconds of each call, the least of several. They take turns, so that other work slows down all of them; the
+    first turn does not count."""
+    for call in calls.values():
         call()
-        times.append(1e3 * (time.perf_counter() - began))
-    return min(times)
+    found, turns, end = dict.fromkeys(calls, math.inf), 0, time.perf_counter() + SECONDS
+    while turns < FEWEST or time.perf_counter() < end:
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            found[name] = min(found[name], 1e3 * (time.perf_counter() - began))
+        turns += 1
+    return found
