@@ -25,6 +25,7 @@ from unmask.models.mobilebert import MobileBert
 from unmask.models.modernbert import ModernBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.lora import LoRALinear
+from unmask.serve import Predictor
 from unmask.serve.onnx import OnnxModel, drift, export, graph_of, render
 from unmask.serve.onnx.graph import write
 from unmask.tasks import Embedding, task_of
@@ -379,6 +380,15 @@ def test_a_sentence_encoder_keeps_the_files_of_sentence_transformers(encoder, to
         given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": segments}
         said = session.run(["sentence_embedding"], {name: values[None] for name, values in given.items()})[0]
         np.testing.assert_allclose(said[0], vector, atol=1e-6)
+
+
+def test_a_predictor_of_the_graph_computes_the_vectors_of_the_model(encoder, tmp_path):
+    folder = shutil.copytree(encoder[0], tmp_path / "model")
+    shutil.copytree(encoder[1], folder / "onnx")
+    given = ["the film", "good and bad plot", "dull"]
+    wanted = Predictor(folder, precision="fp32")(given)
+    for found, own in zip(Predictor(folder, backend="onnx")(given), wanted, strict=True):
+        np.testing.assert_allclose(found["embedding"], own["embedding"], atol=1e-6)
 
 
 def test_a_sentence_encoder_of_another_family_keeps_its_length(encoder, tmp_path, monkeypatch):

@@ -202,22 +202,27 @@ def _answers(model: Model, settings: Mapping[str, Any] | None) -> Answers:
     return Answers("encoder", "hidden")
 
 
+def inputs_of(graph: EncoderGraph) -> tuple[tuple[Tensor, ...], list[dict[int, Any]]]:
+    """Inputs to trace a graph with, and the names of the axes of each."""
+    sizes = {"batch": 2, "choices": 3, "sequence": min(7, graph.model.positions or 7)}
+    shape = [sizes[axis] for axis in graph.input_axes]
+    dims = {i: torch.export.Dim(axis) for i, axis in enumerate(graph.input_axes)}
+    return tuple(torch.ones(shape, dtype=torch.int64) for _ in graph.inputs), [dims] * len(graph.inputs)
+
+
 def write(graph: EncoderGraph, path: Path) -> None:
     """Write a graph and its weights to one ONNX file. Raises UnmaskError for a model that is too large for it."""
     size = sum(p.numel() * p.element_size() for p in graph.parameters())
     if size >= LARGEST:
         raise UnmaskError(f"The weights take {size / 1e9:.1f} GB, and an ONNX file at most 2.1: use a smaller model.")
-    sizes = {"batch": 2, "choices": 3, "sequence": min(7, graph.model.positions or 7)}
-    shape = [sizes[axis] for axis in graph.input_axes]
-    dims = {i: torch.export.Dim(axis) for i, axis in enumerate(graph.input_axes)}
-    example = tuple(torch.ones(shape, dtype=torch.int64) for _ in graph.inputs)
+    example, dims = inputs_of(graph)
     with quiet(), torch.no_grad():
         program = torch.onnx.export(
             graph,
             example,
             input_names=list(graph.inputs),
             output_names=list(graph.outputs),
-            dynamic_shapes=[dims] * len(example),
+            dynamic_shapes=dims,
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
