@@ -126,6 +126,13 @@ class Opened:
         return self.model
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether the model reads texts, and no pictures, recordings, records or vectors."""
+        if self.translator is not None:
+            return self.translator.tokenizer.reads_texts and not self.captions
+        return not (self.reads_pictures or self.reads_recordings or self.reads_signals)
+
+    @property
     def reads_pictures(self) -> bool:
         """Whether the model reads pictures in place of texts."""
         return "pictures" in self.model.config.offers

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -15,108 +15,28 @@ from starlette.responses import Response
 from starlette.routing import Route
 from torch import nn
 
-from unmask.data.recordings.reading import Recording
-from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.models.model import Model
+from unmask.serve.asked import Asked, Models
+from unmask.serve.examples import examples
 from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
-from unmask.serve.opened import Opened, tree_of
-from unmask.tasks.file_forms import FileForm
+from unmask.serve.opened import tree_of
+from unmask.tasks import dev_rows
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
 from unmask.visualize.masking import wordpiece
 from unmask.visualize.masks import masks
 from unmask.visualize.numbers import Data
-from unmask.visualize.reading import Read, read, shown
-from unmask.visualize.recording_attention import over_recording, read_recording
+from unmask.visualize.reading import read, shown
+from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.replaced import replaced
 from unmask.visualize.words import Vectors
 
 AT_ONCE = 2  # views that are computed at the same time
 RUNS = Path("runs")
-View = Callable[["Asked"], Data]
-
-
-class Models(Protocol):
-    """A source of models by name, such as `serve.http.Pool`."""
-
-    def get(self, name: str | None = None) -> Any: ...
-
-
-class Asked:
-    """The fields of a request, and the model that it names. Methods raise UnmaskError for a field of another type."""
-
-    def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path) -> None:
-        self.models, self.fields, self.runs = models, fields, runs
-
-    def text(self, name: str = "text", default: str | None = None) -> str:
-        value = self.fields.get(name, default)
-        if not isinstance(value, str):
-            raise UnmaskError(f"'{name}' must be a text.")
-        return value
-
-    def maybe(self, name: str) -> str | None:
-        """A text, or None if it is absent or empty."""
-        return self.text(name) or None if self.fields.get(name) is not None else None
-
-    def texts(self, name: str, most: int = 100) -> list[str]:
-        value = self.fields.get(name, [])
-        if not isinstance(value, list) or len(value) > most or not all(isinstance(one, str) for one in value):
-            raise UnmaskError(f"'{name}' must be a list of at most {most} texts.")
-        return value
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.fields.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise UnmaskError(f"'{name}' must be a whole number from {least} to {most}.")
-        return value
-
-    def numbers(self, name: str, most: int) -> list[int] | None:
-        """1 to `most` whole numbers, or None if the field is absent."""
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not 0 < len(value) <= most or not all(type(one) is int for one in value):
-            raise UnmaskError(f"'{name}' must be a list of 1 to {most} whole numbers.")
-        return value
-
-    def share(self, name: str, default: float) -> float:
-        value = self.fields.get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise UnmaskError(f"'{name}' must be a number.")
-        return float(value)
-
-    @property
-    def opened(self) -> Opened:
-        served = self.models.get(self.maybe("model"))
-        return Opened(
-            served.folder, served.predictor, served.translator, served.continuer, served.inner, served.vectors
-        )
-
-    @property
-    def reader(self) -> tuple[Model, Tokenizer]:
-        """The model and its tokenizer. Raises UnmaskError for an encoder–decoder and for word vectors."""
-        opened = self.opened
-        tokenizer = opened.tokenizer
-        return opened.model, tokenizer
-
-    def reading(self) -> tuple[Any, Read]:
-        """The model, and the text or the recording as it reads it."""
-        opened = self.opened
-        if opened.reads_recordings:
-            samples_N = opened.samples(self.recording())
-            return opened.model, read_recording(opened.model, opened.recording_processor, samples_N)
-        return opened.model, opened.reading(self.text(), self.maybe("pair"))
-
-    def recording(self) -> bytes:
-        """The bytes of a file in Base64."""
-        found = FileForm("recording", Recording).row(self.fields, "The request")
-        assert isinstance(found, Recording)
-        assert isinstance(found.source, bytes)
-        return found.source
+View = Callable[[Asked], Data]
 
 
 def _inside(asked: Asked) -> Data:
@@ -149,6 +69,20 @@ def _inside(asked: Asked) -> Data:
         "frames": opened.reads_recordings and opened.masks_frames is not None,
         "parameters": sum(p.numel() for p in model.parameters()),
     }
+
+
+def _examples(asked: Asked) -> Data:
+    """Items that fit the model, and how many rows `/rows` has."""
+    opened = asked.opened
+    return examples(opened) | {"rows": sum("error" in row for row in dev_rows.read(opened.folder))}
+
+
+def _rows(asked: Asked) -> Data:
+    """The dev rows of the run of the model, with its answers."""
+    rows = dev_rows.read(asked.opened.folder)
+    if not rows:
+        raise UnmaskError(f"The folder of this model has no {dev_rows.FILE}, which `unmask finetune` writes.")
+    return {"rows": rows}
 
 
 class Lately:
@@ -333,6 +267,8 @@ def _runs(asked: Asked) -> Data:
 
 VIEWS: dict[str, View] = {
     "/inside": _inside,
+    "/examples": _examples,
+    "/rows": _rows,
     "/attention": _attention,
     "/features": _features,
     "/saliency": _saliency,

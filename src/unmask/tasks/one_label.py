@@ -115,6 +115,11 @@ class OneLabel(Task):
         label = self.labels[int(found[0].argmax())]
         return {"label": label, "probability": scores[label], "scores": scores}
 
+    def compared(self, row: Row, found: np.ndarray) -> tuple[str, str, float]:
+        """The error is the probability of the wrong label."""
+        predicted = self.labels[int(found[0].argmax())]
+        return row.label, predicted, 0.0 if predicted == row.label else float(found[0].max())
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         return f"{answer['label']}  {answer['probability']:.3f}  {text}"

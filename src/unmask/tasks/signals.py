@@ -102,6 +102,10 @@ class SignalForm(FileForm):
     def completed(self, row: Row) -> Row:
         return replace(row, own_rate=self.rate, leads=names_of(self.lead)) if isinstance(row, SignalRow) else row
 
+    def item(self, row: Any) -> Input | None:
+        given = super().item(row)
+        return given if not isinstance(given, dict) or row.own_rate is None else {**given, "rate": row.own_rate}
+
     def row(self, values: Object, place: str) -> Row:
         rate, lead = values.get("rate", self.rate), values.get("lead", self.lead)
         if lead is not None and not isinstance(lead, str):

@@ -30,6 +30,10 @@ class SentenceForm(Form):
     def line(self, line: str, number: int, *, single: bool = False) -> str:
         return line
 
+    def item(self, row: Row) -> Input:
+        predicate = {} if row.predicate is None else {"predicate": row.predicate}
+        return {"words": list(row.words), **predicate}
+
     def row(self, values: Object, place: str) -> Row:
         if "words" not in values:
             text = self.text(values, "text", place)
