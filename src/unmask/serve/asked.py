@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,8 +88,11 @@ class Asked:
         return opened.model, opened.reading(self.text(), self.maybe("pair"))
 
     def recording(self) -> bytes:
-        """The bytes of a file in Base64."""
-        found = FileForm("recording", Recording).row(self.fields, "The request")
-        assert isinstance(found, Recording)
-        assert isinstance(found.source, bytes)
-        return found.source
+        return self.file("recording", Recording)
+
+    def file(self, name: str, made: Callable[..., Any]) -> bytes:
+        """The bytes of a file in Base64; `made` is the class of its row."""
+        row: Any = FileForm(name, made).row(self.fields, "The request")
+        source = row.source
+        assert isinstance(source, bytes)
+        return source

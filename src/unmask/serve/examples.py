@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from unmask.visualize.numbers import Data
 from unmask.visualize.words import Vectors
 
 MOST = 4
+SEARCHED = 200
 WORDS = 24  # most words of a text of a corpus
 KNOWN = 0.75  # share of the words of a general sentence that are one token, from which on it fits a vocabulary
 GENERAL = (
@@ -29,29 +31,39 @@ SUM = "king - man + woman"
 
 
 def examples(opened: Opened) -> Data:
-    """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from}.
+    """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from,
+    "english": whether general English sentences fit the vocabulary}.
 
     They are dev rows of the run of the folder (rows with a right answer first), or its samples, or held-out text of its
     corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
     """
     if opened.vectors is not None:
-        return {"items": _of_vectors(opened.vectors), "source": "its vocabulary"}
+        return {"items": _of_vectors(opened.vectors), "source": "its vocabulary", "english": False}
     sources = {
         "dev rows of its run": _of_dev_rows(opened.folder),
         "samples of its run": _of_samples(opened.folder),
         "held-out text of its corpus": _of_corpus(opened.folder),
         "general sentences": _general(opened),
     }
+    english = any(True for _ in _general(opened))
     for source, items in sources.items():
-        if found := [item for item, _ in zip(items, range(MOST), strict=False)]:
-            return {"items": found, "source": source}
-    return {"items": [], "source": ""}
+        if found := [*islice(items, MOST)]:
+            return {"items": found, "source": source, "english": english}
+    return {"items": [], "source": "", "english": english}
 
 
 def _of_dev_rows(folder: Path) -> Iterator[Data]:
     rows = [row for row in dev_rows.read(folder) if "input" in row]
     for row in sorted(rows, key=lambda row: row.get("error", 0) > 0):
         yield _named(row["input"]) | {"expected": row["expected"]} if "expected" in row else _named(row["input"])
+
+
+def texts_of(opened: Opened) -> list[str]:
+    """Texts to search: those of the dev rows, held-out sentences of the corpus, and the general sentences, SEARCHED at
+    most of each."""
+    rows = (_named(row["input"]) for row in dev_rows.read(opened.folder) if "input" in row)
+    found = [row["text"] for row in islice(rows, SEARCHED) if isinstance(row.get("text"), str)]
+    return [*found, *(one["text"] for one in islice(_of_corpus(opened.folder), SEARCHED)), *GENERAL]
 
 
 def _named(item: Any) -> Data:

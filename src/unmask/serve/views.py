@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from starlette.requests import Request
@@ -15,9 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from torch import nn
 
+from unmask.data.pictures.reading import Picture
 from unmask.errors import UnmaskError
 from unmask.serve.asked import Asked, Models
-from unmask.serve.examples import examples
+from unmask.serve.examples import examples, texts_of
 from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
@@ -28,15 +29,19 @@ from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
 from unmask.visualize.masking import wordpiece
 from unmask.visualize.masks import masks
+from unmask.visualize.neurons import neurons
 from unmask.visualize.numbers import Data
 from unmask.visualize.reading import read, shown
 from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.replaced import replaced
+from unmask.visualize.similar import Contexts, contexts, similar
 from unmask.visualize.words import Vectors
 
+FILES = ("recording", "picture")  # fields that hold bytes in Base64
 AT_ONCE = 2  # views that are computed at the same time
 RUNS = Path("runs")
 View = Callable[[Asked], Data]
+Value = TypeVar("Value")
 
 
 def _inside(asked: Asked) -> Data:
@@ -54,8 +59,7 @@ def _inside(asked: Asked) -> Data:
         }
     model = opened.model
     kinds = {} if opened.reads_signals else attention.layers_of(model)
-    texts = not (opened.reads_pictures or opened.reads_recordings or opened.reads_signals)
-    masks = opened.translator is None and texts
+    masks = opened.translator is None and opened.reads_texts
     return {
         "attention": {kind: len(layers) for kind, layers in kinds.items()},
         "writes": opened.translator is not None or opened.continuer is not None,
@@ -85,22 +89,38 @@ def _rows(asked: Asked) -> Data:
     return {"rows": rows}
 
 
-class Lately:
-    """A cache of attention layers, so that another head of the same layer needs no forward pass."""
+def _neurons(asked: Asked) -> Data:
+    """The vectors of one head, and what flows through its block; "layer" and "head" count from 0."""
+    model, tokenizer = asked.reader
+    reading = read(model, tokenizer, asked.text())
+    return neurons(model, reading, asked.number("layer", 0, 0, 1_000), asked.number("head", 0, 0, 1_000))
 
-    MOST = 2  # layers of a model: with 512 tokens and 12 heads, one takes 6 MB
+
+def _similar(asked: Asked) -> Data:
+    """The words nearest to a "word" of a "sentence" in "texts"; without any, in the texts of the run of the model."""
+    model, tokenizer = asked.reader
+    texts, layer = asked.texts("texts", 2_000) or texts_of(asked.opened), asked.number("layer", -1, -1, 1_000)
+    there = CONTEXTS.get(model, (layer, *texts), lambda: contexts(model, tokenizer, texts, layer))
+    return similar(model, tokenizer, asked.text("word"), asked.text("sentence"), there, layer)
+
+
+class Lately(Generic[Value]):
+    """The last values that were computed for a model, such as the attention of a layer: another head of it needs no
+    forward pass."""
+
+    MOST = 2  # values of a model: with 512 tokens and 12 heads, the attention of a layer takes 6 MB
 
     def __init__(self) -> None:
-        self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, Value]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def get(self, model: nn.Module, key: Any, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def get(self, model: nn.Module, key: Any, compute: Callable[[], Value]) -> Value:
         """The value of a key, computed by `compute` if it is not in the cache."""
         with self._lock:
             found = self._kept.get(model, {}).get(key)
         if found is not None:
             return found
-        found = compute().astype(np.float16)
+        found = compute()
         with self._lock:
             kept = self._kept.setdefault(model, {})
             kept[key] = found
@@ -109,7 +129,8 @@ class Lately:
         return found
 
 
-LATELY = Lately()
+LATELY = Lately[np.ndarray]()
+CONTEXTS = Lately[Contexts]()
 
 
 def _attention(asked: Asked) -> Data:
@@ -119,6 +140,8 @@ def _attention(asked: Asked) -> Data:
     if asked.fields.get("rollout"):
         return attention.rolled(*asked.reading(), kind or "encoder")
     if "layer" not in asked.fields:
+        if "picture" in asked.fields:
+            return asked.opened.over_picture(asked.file("picture", Picture))
         if asked.opened.captions:
             return asked.opened.captioned(asked.text(), asked.maybe("pair"))
         if (opened := asked.opened).reads_recordings:
@@ -131,7 +154,7 @@ def _attention(asked: Asked) -> Data:
 
     def compute() -> np.ndarray:
         model, reading = asked.reading()
-        return attention.weights(model, reading.batch, kind, [number])[0]
+        return attention.weights(model, reading.batch, kind, [number])[0].astype(np.float16)
 
     key = (asked.maybe("recording") or asked.text(), asked.maybe("pair"), kind, number)
     return attention.chosen(LATELY.get(asked.opened.model, key, compute), number, heads)
@@ -279,6 +302,8 @@ VIEWS: dict[str, View] = {
     "/embeddings": _embeddings,
     "/positions": _positions,
     "/masking": _masking,
+    "/neurons": _neurons,
+    "/similar": _similar,
     "/wordpiece": _wordpiece,
     "/masks": _masks,
     "/complexity": _complexity,
@@ -306,7 +331,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
                 raise UnmaskError("The body must be a JSON object.")
 
             def look() -> Data:
-                characters = _characters({name: one for name, one in fields.items() if name != "recording"})
+                characters = _characters({name: one for name, one in fields.items() if name not in FILES})
                 if characters > settings.view:
                     most = f"{settings.view:,} characters, not {characters:,}"
                     raise Refusal(413, f"A view accepts {most}; shorten the text.")

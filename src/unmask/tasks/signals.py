@@ -32,7 +32,7 @@ from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.file_forms import FileForm
-from unmask.tasks.forms import Form, Object
+from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.reading import labels_of
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.stand_in import StandIn

@@ -12,7 +12,7 @@ from unmask import metrics
 from unmask.data.labelled.rows import Row
 from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError
-from unmask.tasks.forms import Form, Object, are_texts
+from unmask.tasks.forms import Form, Input, Object, are_texts
 
 Answer = dict[str, Any]
 

@@ -365,8 +365,8 @@ class Task(Objective):
         raise NotImplementedError
 
     def compared(self, row: Row, found: Any) -> tuple[str, str, float] | None:
-        """What a row has and what the model answers to it, as texts, and how wrong the answer is: 0 if it is right, else
-        a larger number for a worse one. None for a task that does not compare single rows."""
+        """What a row has and what the model answers to it, as texts, and how wrong the answer is: 0 if it is right.
+        None for a task that does not compare single rows."""
         return None
 
     def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
