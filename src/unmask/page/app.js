@@ -71,22 +71,20 @@ async function show() {
   const kinds = Object.fromEntries(state.models.map((one) => [one.name, `${one.name}: ${one.gives ?? KINDS[one.kind] ?? one.kind}`]));
   empty(
     document.getElementById("model"),
-    h("label", { class: "row" }, h("span", { class: "note" }, "Model"), select(kinds, model.name, (other) => visit(name, { model: other }))),
+    h("label", { class: "row" }, h("span", { class: "note" }, "Model"), select(kinds, model.name, (other) => visit(given().tab, { model: other }))),
     copyButton("Copy link", () => location.href),
     hasKey() ? h("button", { type: "button", class: "quiet", onclick: () => (useKey(""), locked(false)) }, "Forget the key") : null,
   );
   const focused = document.activeElement?.getAttribute("role") === "tab";
-  const buttons = names.map((one) => h("button", { type: "button", role: "tab", id: `tab-${one}`, "aria-controls": "view", "aria-selected": one === name, tabindex: one === name ? 0 : -1, onclick: () => visit(one, { model: model.name, text: given().fields.text }) }, TABS[one][0]));
+  const buttons = names.map((one) => h("button", { type: "button", role: "tab", id: `tab-${one}`, "aria-controls": "panel", "aria-selected": one === name, tabindex: one === name ? 0 : -1, onclick: () => visit(one, { model: model.name, text: given().fields.text }) }, TABS[one][0]));
   const bar = h("div", { class: "tabs", role: "tablist", "aria-label": "Views" }, buttons);
   roving(bar, buttons, (button) => button.click());
   empty(document.getElementById("tabs"), bar);
   if (focused) document.getElementById(`tab-${name}`).focus();
   document.title = state.models.length > 1 ? `${TABS[name][0]}: ${model.name} – unmask` : `${TABS[name][0]} – unmask`;
-  main.setAttribute("role", "tabpanel");
-  main.setAttribute("aria-labelledby", `tab-${name}`);
   if (name !== tab || fields.model !== model.name) go(name, { ...fields, model: model.name });
-  const root = h("div", {});
-  empty(main, root);
+  const root = h("div", { role: "tabpanel", id: "panel", "aria-labelledby": `tab-${name}` });
+  empty(main, h("h2", { class: "unseen" }, TABS[name][0]), root); // a heading above those of the views
   TABS[name][1](root, model, state.models);
 }
 
@@ -102,8 +100,6 @@ addEventListener("popstate", () => state.models.length && show());
 function locked(refused) {
   state.models = [];
   for (const id of ["model", "tabs"]) empty(document.getElementById(id));
-  main.removeAttribute("role");
-  main.removeAttribute("aria-labelledby");
   empty(main, keyForm(refused, start));
 }
 onRefusal(locked);

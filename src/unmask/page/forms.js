@@ -9,8 +9,8 @@ import { contextView, neighbours } from "./words.js";
 const turns = new WeakMap(); // place -> how often it was asked for
 
 /** Draw the result of a promise into an element: a message while it is pending, the error if it fails. The element shows
- * the result of the last request, whichever answer arrives first. */
-export async function into(place, promise, draw) {
+ * the result of the last request, whichever answer arrives first. `shared`: whether commands and files of it follow. */
+export async function into(place, promise, draw, shared = true) {
   const turn = (turns.get(place) ?? 0) + 1;
   turns.set(place, turn);
   const busy = h("p", { class: "busy", role: "status" }, "Working …");
@@ -22,7 +22,7 @@ export async function into(place, promise, draw) {
     const data = await promise;
     if (turns.get(place) === turn) {
       await draw(data);
-      place.append(share(place, data) ?? "");
+      if (shared) place.append(share(place, data) ?? "");
     }
   } catch (error) {
     if (turns.get(place) === turn) empty(place, h("p", { class: "error", role: "alert" }, error.message));

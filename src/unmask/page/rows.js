@@ -3,6 +3,7 @@
 import { given, go, keep } from "./address.js";
 import { empty, field, h, percent, select, short, table } from "./dom.js";
 import { into } from "./forms.js";
+import { picture } from "./gallery.js";
 import { matrix } from "./matrix.js";
 import { ask } from "./service.js";
 
@@ -48,7 +49,7 @@ function rowsView(root, model, rows) {
   function line(row) {
     const open = (tab, label) => h("button", { type: "button", class: "quiet", "aria-label": `${label}: ${said(row).slice(0, 60)}`, onclick: () => (go(tab, { model: model.name, ...inputs(row) }, true), dispatchEvent(new PopStateEvent("popstate"))) }, label);
     const attends = Object.keys(model.about.attention).length > 0 && inputs(row)?.text;
-    return h("tr", { class: row.error > 0 ? "wrong" : null }, h("td", { class: "number" }, row.error > 0 ? short(row.error) : "–"), h("td", {}, cut(row.expected)), h("td", {}, cut(row.predicted)), h("td", {}, said(row)), h("td", {}, inputs(row) ? open("try", "Answer") : null, attends ? open("attention", "Attention") : null));
+    return h("tr", { class: row.error > 0 ? "wrong" : null }, h("td", { class: "number" }, row.error > 0 ? short(row.error) : "–"), h("td", {}, cut(row.expected)), h("td", {}, cut(row.predicted)), h("td", {}, row.input?.picture ? picture({ file: row.input.picture }, row.place) : null, said(row)), h("td", {}, inputs(row) ? open("try", "Answer") : null, attends ? open("attention", "Attention") : null));
   }
 
   const chosen = (name, options) => select({ "": "any", ...Object.fromEntries(options.map((one) => [one, one])) }, state[name], (value) => ((state[name] = value), show()));

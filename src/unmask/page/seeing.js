@@ -25,6 +25,7 @@ export function classifyPicture(root, model) {
         const share = Math.min(1, 320 / Math.max(picture.width, picture.height));
         [shown.width, shown.height] = [picture.width, picture.height].map((side) => Math.max(1, Math.round(side * share)));
         shown.getContext("2d").drawImage(picture, 0, 0, shown.width, shown.height);
+        if (picture.width < 64) shown.classList.add("small");
       }
       empty(stage, h("h3", {}, file.name), picture ? shown : null, h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))));
       stage.append(share(stage, said) ?? "");

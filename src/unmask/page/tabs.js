@@ -185,5 +185,5 @@ export function runsTab(root) {
     });
     empty(list, h("legend", {}, "Runs, newest first"), boxes, runs.length > 1 ? h("p", { class: "note" }, "Tick several runs to compare them.") : null);
     show();
-  });
+  }, false);
 }

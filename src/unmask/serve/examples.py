@@ -18,6 +18,7 @@ from unmask.visualize.numbers import Data
 from unmask.visualize.words import Vectors
 
 MOST = 4
+SHORT = 25  # characters of an input, below which it is the last choice
 SEARCHED = 200
 WORDS = 24  # most words of a text of a corpus
 KNOWN = 0.75  # share of the words of a general sentence that are one token, from which on it fits a vocabulary
@@ -34,7 +35,7 @@ def examples(opened: Opened) -> Data:
     """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from,
     "english": whether general English sentences fit the vocabulary}.
 
-    They are dev rows of the run of the folder (rows with a right answer first), or its samples, or held-out text of its
+    They are dev rows of the run of the folder (long ones with a right answer first), or its samples, or held-out text of its
     corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
     """
     if opened.vectors is not None:
@@ -53,8 +54,8 @@ def examples(opened: Opened) -> Data:
 
 
 def _of_dev_rows(folder: Path) -> Iterator[Data]:
-    rows = [row for row in dev_rows.read(folder) if "input" in row]
-    for row in sorted(rows, key=lambda row: row.get("error", 0) > 0):
+    rows = {str(row["input"]): row for row in dev_rows.read(folder) if "input" in row}.values()
+    for row in sorted(rows, key=lambda row: (len(str(row["input"])) < SHORT, row.get("error", 0) > 0)):
         yield _named(row["input"]) | {"expected": row["expected"]} if "expected" in row else _named(row["input"])
 
 

@@ -14,7 +14,7 @@ from unmask.tasks.task import Task
 FILE = "dev_predictions.jsonl"
 MOST = 1_000  # rows of the file
 LONGEST = 100_000  # characters of the input of a row: a longer one is left out
-ROOM = 2_000_000  # characters of all inputs
+ROOM = 1_000_000  # characters of all inputs
 
 
 def write(folder: Path, task: Task, answers: Sequence[Any], rows: Sequence[Row]) -> None:
