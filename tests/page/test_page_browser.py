@@ -44,7 +44,8 @@ def visit(page, address):
         page.goto("about:blank")
         page.goto(f"{address}/#{tab}{'&' if '?' in tab else '?'}{said}")
         page.locator("[role='tab'][aria-selected='true']").wait_for()
-        page.locator(".busy").first.wait_for(state="detached")
+        page.wait_for_timeout(150)
+        until(page, "!document.querySelector('.busy, [aria-busy]')")
         return page
 
     return go
@@ -60,12 +61,12 @@ def until(page, condition):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(visit, scheme):
+def test_axe_finds_nothing(page, visit, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe checks accessibility").Axe()
     wrong = {}
     for model, tab in TABS:
-        page = visit(model, tab)
         page.emulate_media(color_scheme=scheme)
+        visit(model, tab)
         page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
         found = axe.run(page)
         for one in found.response["violations"]:
@@ -153,7 +154,7 @@ def test_temperature_one_is_the_model(visit, folders):
 def test_an_answer_is_used_elsewhere(visit, address, tmp_path):
     page = visit("judged", "try")
     page.get_by_text("Use this answer").click()
-    code = page.get_by_role("region", name="The request as a command")
+    code = page.get_by_role("group", name="The request as a command")
     page.get_by_role("radio", name="Python").click()
     said = subprocess.run([sys.executable, "-c", code.inner_text()], capture_output=True, text=True, timeout=60)
     answers = {}

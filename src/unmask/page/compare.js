@@ -67,7 +67,7 @@ function answersView(root, [a, b], names) {
     if (a[key] === undefined || b[key] === undefined) return "not among the first";
     return a[key] === b[key] ? "same" : "different";
   };
-  empty(root, h("h2", {}, "Answers"), keys.length ? table(["", ...names, "difference"], keys.map((key) => [key, share(a[key]), share(b[key]), change(key)])) : h("p", { class: "note" }, "These models give no answers that can be put side by side."));
+  empty(root, h("h2", {}, "Answers"), keys.length ? table(["answer", ...names, "difference"], keys.map((key) => [key, share(a[key]), share(b[key]), change(key)])) : h("p", { class: "note" }, "These models give no answers that can be put side by side."));
 }
 
 // ---------------------------------------------------------------------------------------------------- attention

@@ -40,7 +40,7 @@ function rowsView(root, model, rows) {
     empty(
       list,
       h("p", { role: "status" }, `${short(found.length)} ${found.length === 1 ? "row" : "rows"}, ${short(wrong(found))} with an error; the largest errors first.`),
-      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Dev rows" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, ["error", "expected", "predicted", "row", ""].map((one) => h("th", { scope: "col" }, one)))), body)),
+      h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Dev rows" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, ["error", "expected", "predicted", "row", "open"].map((one) => h("th", { scope: "col" }, one)))), body)),
       more,
     );
   }

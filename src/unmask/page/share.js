@@ -12,7 +12,7 @@ export function share(place, data) {
   const bodies = requests.map((one) => JSON.stringify(one.body)), long = bodies.some((body) => body.length > LONG);
   const files = bodies.map((_, i) => (bodies.length > 1 ? `request-${i + 1}.json` : "request.json"));
   const name = requests[0].path;
-  const code = h("pre", { tabindex: 0, role: "region", "aria-label": "The request as a command" });
+  const code = h("pre", { tabindex: 0, role: "group", "aria-label": "The request as a command" });
   const ways = { curl, Python: python };
   const show = (way) => empty(code, requests.map(({ path }, i) => ways[way](path, bodies[i], long ? files[i] : null)).join("\n\n"));
   const said = h("span", { class: "note", role: "status" });
@@ -108,7 +108,7 @@ async function picture(place, without) {
   });
   copy.querySelectorAll(".share").forEach((one) => one.remove());
   const style = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).map((rule) => rule.cssText).join("\n");
-  const inside = h("div", { xmlns: "http://www.w3.org/1999/xhtml" }, h("style", {}, style), h("div", { style: { padding: "8px", background: "var(--back)", color: "var(--ink)", font: "16px/1.5 system-ui, sans-serif" } }, copy));
+  const inside = h("div", {}, h("style", {}, style), h("div", { style: { padding: "8px", background: "var(--back)", color: "var(--ink)", font: "16px/1.5 system-ui, sans-serif" } }, copy));
   const [w, t] = [Math.ceil(width) + 16, Math.ceil(height - top) + 24];
   const markup = `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${t}"><foreignObject width="100%" height="100%">${new XMLSerializer().serializeToString(inside)}</foreignObject></svg>`;
   const image = new Image();

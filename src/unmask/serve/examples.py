@@ -54,8 +54,11 @@ def examples(opened: Opened) -> Data:
 
 
 def _of_dev_rows(folder: Path) -> Iterator[Data]:
-    rows = {str(row["input"]): row for row in dev_rows.read(folder) if "input" in row}.values()
+    rows, seen = [row for row in dev_rows.read(folder) if "input" in row], set[str]()
     for row in sorted(rows, key=lambda row: (len(str(row["input"])) < SHORT, row.get("error", 0) > 0)):
+        if str(row["input"]) in seen:
+            continue
+        seen.add(str(row["input"]))
         yield _named(row["input"]) | {"expected": row["expected"]} if "expected" in row else _named(row["input"])
 
 
