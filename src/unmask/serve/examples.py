@@ -35,8 +35,8 @@ def examples(opened: Opened) -> Data:
     """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from,
     "english": whether general English sentences fit the vocabulary}.
 
-    They are dev rows of the run of the folder (long ones with a right answer first), or its samples, or held-out text of its
-    corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
+    They are dev rows of the run of the folder (long ones with a right answer first), or its samples, or held-out text
+    of its corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
     """
     if opened.vectors is not None:
         return {"items": _of_vectors(opened.vectors), "source": "its vocabulary", "english": False}
