@@ -87,7 +87,7 @@ class OneScore(Task):
 
     def compared(self, row: Row, found: Any) -> tuple[str, str, float]:
         """The error is the difference of the scores."""
-        score = float(self.found_scores([found])[0])
+        score = self.answer(row, found)["score"]
         return row.label, f"{score:.3f}", abs(score - float(row.label))
 
     @staticmethod
