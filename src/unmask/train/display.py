@@ -42,6 +42,8 @@ class Audience:
     """A display together with listeners, which receive every event of every run that it shows, sentences included."""
 
     def __init__(self, display: Display | None, listeners: Sequence[Listener]) -> None:
+        if isinstance(display, Audience):  # those of a run of several trainings, and of one of them
+            display, listeners = display.display, (*display.listeners, *listeners)
         self.display, self.listeners = on_main(display), listeners
 
     def start(self, step: int, total: int) -> None:

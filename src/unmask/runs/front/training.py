@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import inspect
+import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -333,7 +335,8 @@ def _corpora(
             raise unknown("option of a corpus:", name, [*known, *names])
     place = beside(folder)
     files = found or [file_of(data if not is_path(data) else [data], place, "texts", TEXT)]
-    built = place / f"corpus-of-{files[0].stem}" if found is None else place / "corpus"
+    asked = json.dumps([*map(str, files), dict(how), config.model.token_kind, config.start], default=str)
+    built = place / f"corpus-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
     if not built.is_dir():
         display.note(f"Building a corpus of the texts in {built}.")
         tokenizer = None if config.start is None else Tokenizer.load(config.start)
