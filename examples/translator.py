@@ -10,16 +10,17 @@ import unmask
 from unmask.train.events import Evaluated
 
 OUT, STEPS = "runs/examples/translator", 60
-ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"]  # fmt: skip
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()  # noqa: SIM905
+ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
+seventeen eighteen nineteen"""
+TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 
 
 def in_words(number):
     if number < 20:
-        return ONES[number]
+        return ONES.split()[number]
     if number < 100:
-        return TENS[number // 10 - 2] + (f" {ONES[number % 10]}" if number % 10 else "")
-    return f"{ONES[number // 100]} hundred" + (f" and {in_words(number % 100)}" if number % 100 else "")
+        return TENS.split()[number // 10 - 2] + (f" {in_words(number % 10)}" if number % 10 else "")
+    return f"{in_words(number // 100)} hundred" + (f" and {in_words(number % 100)}" if number % 100 else "")
 
 
 numbers = random.Random(0).sample(range(1_000), 1_000)
