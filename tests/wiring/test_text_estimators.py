@@ -85,8 +85,6 @@ def test_numbers_of_pairs_are_predicted(place):
     assert found.shape == (2,)
     answers = unmask.Predictor(model.folder_)([X[:2], ["a film", "a plot"]])
     assert found.tolist() == [answer["score"] for answer in answers]
-        answer["score"] for answer in unmask.Predictor(model.folder_)([X[:2], ["a film", "a plot"]])
-    ]
 
 
 def test_other_inputs_are_refused(fitted, place):
