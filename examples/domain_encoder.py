@@ -8,7 +8,7 @@ from pydoc_data.topics import topics
 
 import unmask
 
-OUT, STEPS = "runs/examples/domain-encoder", 60
+OUT, STEPS = "runs/examples/domain-encoder", 40
 
 # %% [markdown]
 # Any iterable of texts is data; so are files and folders. The texts become a corpus with a vocabulary of its own, of

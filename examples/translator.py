@@ -9,7 +9,7 @@ import random
 import unmask
 from unmask.train.events import Evaluated
 
-OUT, STEPS = "runs/examples/translator", 60
+OUT, STEPS = "runs/examples/translator", 48
 ONES = """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
 seventeen eighteen nineteen"""
 TENS = "twenty thirty forty fifty sixty seventy eighty ninety"

@@ -42,9 +42,9 @@ class Audience:
     """A display together with listeners, which receive every event of every run that it shows, sentences included."""
 
     def __init__(self, display: Display | None, listeners: Sequence[Listener]) -> None:
-        if isinstance(display, Audience):  # those of a run of several trainings, and of one of them
-            display, listeners = display.display, (*display.listeners, *listeners)
-        self.display, self.listeners = on_main(display), listeners
+        outer = display if isinstance(display, Audience) else None  # that of the run whose training this one hears
+        self.display: Display = on_main(display) if outer is None else outer.display
+        self.listeners: Sequence[Listener] = listeners if outer is None else (*outer.listeners, *listeners)
 
     def start(self, step: int, total: int) -> None:
         self.display.start(step, total)

@@ -9,7 +9,7 @@ from typing import Any
 
 from unmask.train.chart import Chart, Series
 from unmask.train.display import Display, Terminal, TimeLeft, duration, readable
-from unmask.train.drawing import svg
+from unmask.train.drawing import images
 from unmask.train.metrics import thin
 from unmask.train.report import Table
 
@@ -75,8 +75,7 @@ class Notebook:
         table = Table(
             "", ["", "training", "held out"], [[name, *(one.get(name, "") for one in newest)] for name in names]
         )
-        charts = self._charts()
-        return f"<p>{bar} {place}{remaining}</p>{table.html() if names else ''}{svg(charts) if charts else ''}"
+        return f"<p>{bar} {place}{remaining}</p>{table.html() if names else ''}{images(self._charts())}"
 
     def _charts(self) -> list[Chart]:
         named = {"training": self._rows["train"], "held out": self._rows["heldout"]}

@@ -10,10 +10,10 @@ from typing import Any
 
 from unmask.runs.report import curve, history
 from unmask.train import report
-from unmask.train.drawing import svg
+from unmask.train.drawing import images
 from unmask.train.report import Chart
 
-MOST = 4  # curves in a notebook
+MOST = 2  # curves in a notebook
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,9 +56,8 @@ class Trained:
         return f"<Trained in {self.folder}: {_line(self.scores, self.metric) or 'not evaluated'}>"
 
     def _repr_html_(self) -> str:
-        pictures = curves_of(self.folder)
         head = f"<p>Trained in <code>{escape(str(self.folder))}</code>; the report is {escape(self.report.name)}.</p>"
-        return head + table(self.scores, self.baseline) + (svg(pictures) if pictures else "")
+        return head + table(self.scores, self.baseline) + images(curves_of(self.folder))
 
 
 class Scored(Mapping[str, float]):
