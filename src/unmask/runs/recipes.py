@@ -41,7 +41,7 @@ from unmask.runs import (
 )
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
-from unmask.train.optim import Optimizer, Schedule
+from unmask.train.optim import Optimizer, Schedule, check_rate
 from unmask.train.trainer import Training
 
 
@@ -346,3 +346,16 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     if recipe == "continued":
         raise UnmaskError("The recipe 'continued' continues from a model: say from which, with --from FOLDER.")
     return recipe, config
+
+
+def overridden(config: Pretraining, changes: Mapping[str, Any], *, resumed: bool = False) -> Pretraining:
+    """The config with given fields; a number of steps or minutes replaces both of the recipe. Raises UnmaskError for a
+    field that does not exist, and for changes that do not fit the objective of `start` or the learning rate."""
+    if {"steps", "minutes", "training.steps", "training.minutes"} & set(changes):
+        config = config.override({"steps": None, "minutes": None})
+    usual, config = config, config.override(changes, batch_size="rows.batch")
+    if config.start is not None:
+        config.objective.check_changes(usual.objective, config.start)
+    if not resumed:
+        check_rate(usual.training.optimizer, config.training.optimizer, changes)
+    return config

@@ -111,6 +111,12 @@ class Predictor(Answering):
         }
         self._lock = threading.Lock()  # no thread may change training or evaluation mode during a forward pass
 
+    def __repr__(self) -> str:
+        what = self.kind or " and ".join(self.pretrained)
+        labels = ", ".join((self.task.labels if self.task else ())[:6])
+        size = f"{type(self.model.config).__name__}, {self.model.parameters_total:,} parameters"
+        return f"<Predictor of {self._owner}: {what}{f' ({labels})' if labels else ''}; {size}>"
+
     @property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of a model of text. Raises UnmaskError for a model that reads something else."""
