@@ -17,6 +17,7 @@ from unmask.cli import (
     generation,
     lecture,
     process,
+    push,
     serve,
     show,
     training,
@@ -96,6 +97,7 @@ def parser() -> Parser:
     show.add_verbs(verbs)
     lecture.add_verbs(verbs)
     export.add_verbs(verbs)
+    push.add_verbs(verbs)
     serve.add_verbs(verbs)
     bench.add_verbs(verbs)
     training.add_report(verbs)

@@ -28,11 +28,15 @@ class ProcessorFiles(ABC, Generic[P]):
 
     processor  the class of the processor
     files      names that its files may have        signs  a folder with one of these files has a processor
+    loader     the class of `transformers` that opens it; "" if there is none
+    call       the arguments of that class for one item, as code in an example
     """
 
     processor: type[P]
     files: tuple[str, ...]
     signs: tuple[str, ...]
+    loader: str = ""
+    call: str = ""
 
     def load(self, folder: Path, config: Any) -> P | None:
         """The processor of a folder, or None. Raises UnmaskError for the processor of another model."""
@@ -95,6 +99,7 @@ class Tokens(ProcessorFiles[Tokenizer]):
 
     processor = Tokenizer
     files = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+    loader, call = "AutoTokenizer", '"A text."'
     signs = ("tokenizer.json", "vocab.txt", "merges.txt")
 
     def open(self, folder: Path, config: Any) -> Tokenizer:
@@ -130,6 +135,7 @@ class Sides(ProcessorFiles[Tokenizer]):
     """For encoder–decoders: a `Tokenizer` with one vocabulary, or with one for each side."""
 
     processor = Tokenizer
+    loader, call = "AutoTokenizer", '"A text."'
     files: tuple[str, ...] = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
@@ -183,6 +189,7 @@ class Images(ProcessorFiles[ImageProcessor]):
     """For models of pictures: an `ImageProcessor`."""
 
     processor = ImageProcessor
+    loader, call = "AutoImageProcessor", 'Image.open("picture.png").convert("RGB")'
     files = signs = ("preprocessor_config.json", "processor_config.json")
 
     def open(self, folder: Path, config: Any) -> ImageProcessor:
@@ -203,6 +210,7 @@ class Recordings(ProcessorFiles[RecordingProcessor]):
     """For models of recordings: a `RecordingProcessor`."""
 
     processor = RecordingProcessor
+    loader, call = "AutoFeatureExtractor", "samples, sampling_rate=processor.sampling_rate"
     files = signs = ("preprocessor_config.json", "processor_config.json")
 
     def open(self, folder: Path, config: Any) -> RecordingProcessor:
@@ -237,6 +245,7 @@ class PicturesAndTexts(Sides):
     """For models that write on pictures: the source is a picture. The files are those of an `ImageProcessor` and of a
     tokenizer."""
 
+    loader, call = Images.loader, Images.call
     files = (*Sides.files, *Images.files)
 
     def open(self, folder: Path, config: Any) -> Tokenizer:

@@ -172,6 +172,7 @@ class Roberta(Bert):
     padding: int = 1
 
     token_kind = "bpe"
+    about = "RoBERTa: BERT with byte-level BPE and without pairs of sentences (Liu et al., 2019)."
 
     def position(self, dim: int) -> Learned:
         """A table of length + 2 rows whatever the padding is, as in the published models."""
