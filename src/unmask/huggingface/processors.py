@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from unmask.data.text.sentence_tokenizer import SentenceTokenizer
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
+GENERATION = "generation_config.json"
 P = TypeVar("P")
 Q = TypeVar("Q", bound=Processor[Any])
 NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model was trained with."
@@ -73,6 +75,10 @@ class ProcessorFiles(ABC, Generic[P]):
         """The fields of config.json that depend on the processor."""
         return {}
 
+    def beside(self, processor: P, model: Any) -> Mapping[str, str]:
+        """Further files, for `transformers`: name -> content."""
+        return {}
+
     def check_ids(self, config: Any, folder: Path) -> None:
         """Raises UnmaskError if the ids of the start, the end or the padding are not in the model's vocabulary."""
         return
@@ -114,7 +120,17 @@ class Tokens(ProcessorFiles[Tokenizer]):
             )
 
     def save(self, tokenizer: Tokenizer, folder: Path, model: Any) -> list[str]:
-        return tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
+        segments, continues = model.config.segments > 1, "next" in model.heads
+        return tokenizer.save(folder, length=model.positions, segments=segments, continues=continues)
+
+    def beside(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, str]:
+        """For a language model, the special tokens that `generate` never writes, as here."""
+        fields = self.fields(tokenizer, model)
+        if not fields:
+            return {}
+        never = sorted(tokenizer.specials - {tokenizer.sep})
+        values = {**fields, "pad_token_id": tokenizer.pad, "bad_words_ids": [[token] for token in never]}
+        return {GENERATION: json.dumps(values, indent=2) + "\n"}
 
     def fields(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, Any]:
         """For a language model, the start and end tokens that other programs use for generation."""
