@@ -71,7 +71,7 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--steps", "N", "optimiser steps")
     add_field(sub, "--lr", "X", "peak learning rate")
     add_field(sub, "--batch-size", "N", "rows of a step")
-    add_field(sub, "--precision", "NAME", "precision of matrix products: auto, fp32 or bf16")
+    add_field(sub, "--precision", "NAME", "precision of matrix products: auto, fp32, bf16, or on a GPU fp16")
     add_field(sub, "--seed", "N", "seed of weights, order and masking")
     add_fields_late(sub, "what is learned", objective_options)
     sub.add_argument("--resume", action="store_true", help=RESUME)

@@ -44,8 +44,8 @@ class Predictor(Answering):
     explain    whether answers say where the model looked, if it can (`Task.explained`)
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
-               "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
-               rounding
+               "fp16": the same in float16, on GPUs; "auto": bf16 on devices that are known to support it; "fp32": equal
+               numbers on every device, up to rounding
 
     A fine-tuned model answers as its task does (`Task.answer`), any other with its head of pre-training:
 
