@@ -237,4 +237,7 @@ def _yaml(value: Mapping[str, Any] | Sequence[Any], indent: str = "") -> str:
 
 def _scalar(value: Any) -> str:
     plain = isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _READ_OTHERWISE
-    return str(value) if plain and not str(value).endswith(" ") else json.dumps(value, ensure_ascii=False)
+    if plain and not value.endswith(" "):
+        return str(value)
+    shown = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in shown)  # as YAML escapes them

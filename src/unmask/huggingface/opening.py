@@ -33,6 +33,9 @@ PIPELINES = {
 for the other names of the hub, such as question-answering and translation."""
 
 
+PLAIN = "subwords.json"
+"""File of a vocabulary that `transformers` does not read (`Tokenizer.save`)."""
+
 IDS = frozenset({"padding", "start", "end"})
 """Fields of a page that are ids of tokens, and not sizes."""
 
@@ -72,17 +75,22 @@ def _in_transformers(
     limits = []
     if not classes:
         limits.append("transformers has no class for the head of this model; AutoModel opens the model without it.")
-    if classes and pipeline in PIPELINES and any((folder / sign).is_file() for sign in table.processor.signs):
+    readable = any((folder / sign).is_file() for sign in table.processor.signs)
+    if (folder / PLAIN).is_file():
+        readable = False
+        limits.append(f"transformers has no tokenizer for {PLAIN}, a vocabulary of words or characters.")
+    if classes and pipeline in PIPELINES and readable:
         lines = ["from transformers import pipeline", ""]
         lines += [f'pipe = pipeline("{pipeline}", model="{name}")', f"print(pipe({PIPELINES[pipeline]}))"]
     else:
-        lines = _by_class(name, table, (classes or ["AutoModel"])[0])
+        lines = _by_class(name, table, (classes or ["AutoModel"])[0], readable)
     return {"transformers": _python(*lines)}, limits
 
 
-def _by_class(name: str, table: Table[Any], model: str) -> list[str]:
-    loader, call = table.processor.loader, table.processor.call
-    used = [name for name in ("AutoTokenizer",) if name in table.kind.call and name != loader]
+def _by_class(name: str, table: Table[Any], model: str, readable: bool) -> list[str]:
+    """Code that opens the class and, where it is `readable`, the processor of a folder."""
+    loader, call = (table.processor.loader, table.processor.call) if readable else ("", "")
+    used = {"AutoTokenizer"} if loader and "AutoTokenizer" in table.kind.call else set()
     lines = ["from PIL import Image"] if call.startswith("Image") else []
     lines += [f"from transformers import {', '.join(sorted({loader, model, *used} - {''}))}", "", f'name = "{name}"']
     lines += [f"model = {model}.from_pretrained(name)"]

@@ -17,8 +17,8 @@ def autocast(device: Where, dtype: torch.dtype | None) -> torch.autocast:
 
 
 def scaler(device: Where, dtype: torch.dtype | None) -> torch.amp.GradScaler:
-    """Loss scaling (Micikevicius et al. 2018, section 3.2), enabled where products are in float16: it has a smaller
-    range than float32, so that small gradients would become 0."""
+    """Loss scaling (Micikevicius et al. 2018, "Mixed Precision Training"), enabled where products are in float16: its
+    range is smaller than that of float32, and small gradients would become 0."""
     return torch.amp.GradScaler(_kind(device), enabled=dtype is torch.float16)
 
 

@@ -52,8 +52,7 @@ class Training(Config):
     """How a model is trained.
 
     steps, minutes  length of the run; with both, the shorter one
-    precision       format of the forward pass: "auto" is bf16 if the device computes it natively, fp16 is for GPUs;
-                    weights stay in fp32
+    precision       format of the forward pass: "auto" is bf16 where a device has it, fp16 is for GPUs; weights are fp32
     log_every       steps between rows of metrics
     evaluate_every  steps, or below 1 a fraction of all steps; also before the first step. None: only at the end
     save_every      steps between checkpoints, likewise; no checkpoint before the first step
