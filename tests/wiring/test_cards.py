@@ -10,8 +10,8 @@ import shlex
 from pathlib import Path
 
 import finetune_toy
+import pages
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,7 +120,7 @@ def test_translation(tmp_path, monkeypatch):
     )  # fmt: skip
     config = Translation(model=model).replace(
         texts={"most": 60, "heldout": 8, "scored": 2},
-        vocabulary={"size": 80},
+        vocabulary={"size": 200},
         training={"steps": 2, "precision": "fp32"},
     )
     TrainTranslation(config, tmp_path / "dates").run()
@@ -178,16 +178,23 @@ def test_metadata_are_yaml(tags, name):
     """Whatever names a person chooses."""
     card = Card(task="x", scores=[Score(name, "dev", "f1", 0.5)], tags=[str(tag) for tag in tags], datasets=[name])
     text = cards.render("mine", card, Opened([], "unmask", {}))
-    found = yaml.safe_load(text.removeprefix("---\n").split("\n---\n")[0])
-    assert found["tags"] == list(dict.fromkeys(["unmask", *card.tags]))
-    assert found["datasets"] == [name]
-    assert found["model-index"][0]["results"][0]["dataset"]["name"] == name
+    found = package.ModelCard(text).data
+    assert found.tags == list(dict.fromkeys(["unmask", *card.tags]))
+    assert found.datasets == [name]
+    assert found.eval_results[0].dataset_name == name
+
+
+def test_the_page_has_commands_that_exist():
+    for command in pages.commands("folders"):
+        options, rest = parser().parse_known_args(pages.words_of(command))
+        assert callable(options.run)
+        assert not rest, command
 
 
 def test_a_field_of_the_metadata_is_replaced_and_the_rest_kept():
     text = "---\nlicense: mit\nlanguage:\n- en\n- de\ntags:\n- a\n---\n\n# A title\n\n---\nA line.\n"
     changed = with_metadata(text, {"license": "apache-2.0", "language": "fr"})
-    assert yaml.safe_load(changed.split("---\n")[1]) == {"license": "apache-2.0", "language": "fr", "tags": ["a"]}
+    assert package.ModelCard(changed).data.to_dict() == {"license": "apache-2.0", "language": "fr", "tags": ["a"]}
     assert changed.endswith("---\n\n# A title\n\n---\nA line.\n")
     with pytest.raises(UnmaskError, match=r"README\.md has no metadata"):
         with_metadata("# A title\n", {"license": "mit"})

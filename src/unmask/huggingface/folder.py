@@ -135,8 +135,7 @@ def save(
     if processor is not None:
         processor = table.processor.of(processor)
         table.processor.check(processor, model.config, folder)
-    beside = dict(sentence_transformers.files_of(model, settings or {}))
-    if beside:
+    if beside := dict(sentence_transformers.files_of(model, settings or {})):
         model, settings = model.without_heads(), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table, tensors)
