@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import table_of
 from unmask.huggingface.table import as_heads
@@ -377,3 +378,36 @@ def test_adapters_are_folded_in_before_a_model_is_saved(name: str, tmp_path: Pat
     with pytest.raises(UnmaskError, match="has adapters"):
         huggingface.save(tmp_path / "folder", model)
     assert not (tmp_path / "folder").exists()
+
+
+OPENED_THERE = {
+    name: config
+    for name, config in {**CONFIGS, **PICTURES, **RECORDINGS}.items()
+    if not huggingface.only_here(config) and not (name in RECORDINGS and RECORDINGS[name].mixes)
+}
+TASKS_THERE = {"classification": 3}, {"tagging": 4}, {"image_classification": 3}, {"ctc": 5}
+
+
+@pytest.mark.parametrize("name", OPENED_THERE)
+def test_what_transformers_saves_again_comes_back(name: str, tmp_path: Path) -> None:
+    """`from_pretrained`, then `save_pretrained`, of the folder of every system that it has, by the class in it."""
+    transformers = pytest.importorskip("transformers")
+    config, kind = OPENED_THERE[name], set(kinds(OPENED_THERE[name]))
+    known = [as_heads(one) for one in TASKS_THERE if set(table_of(config).heads) >= one.keys()]
+    heads = [*([] if name in PICTURES else [USUAL.get(name)]), *known]  # a ViTModel adds a pooler to a trunk
+    tried = 0
+    for number, asked in enumerate(heads):
+        if asked is not None and not {head.kind for head in asked.values()} <= kind:
+            continue
+        model = config.build(asked, seed=3)
+        ours, theirs = tmp_path / f"ours{number}", tmp_path / f"theirs{number}"
+        huggingface.save(ours, model)
+        classes = read_json(ours / "config.json")["architectures"]
+        if not classes:
+            continue
+        getattr(transformers, classes[0]).from_pretrained(ours).save_pretrained(theirs)
+        a, b = huggingface.load(ours).model.state_dict(), huggingface.load(theirs).model.state_dict()
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[key], b[key]) for key in a)
+        tried += 1
+    assert tried

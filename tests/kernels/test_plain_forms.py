@@ -93,7 +93,7 @@ def by_mask(causal: bool, window: int | None, *qkv: Tensor) -> Tensor:
 
 
 def under_autocast(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    with autocast(x, True):
+    with autocast(x, torch.bfloat16):
         return linear.linear(x, weight, bias)
 
 

@@ -18,8 +18,9 @@ from unmask import huggingface
 from unmask.config import flatten
 from unmask.errors import plural, unknown
 from unmask.files import write_text
+from unmask.huggingface.card import Card
 from unmask.models.model import Model
-from unmask.runs import probes
+from unmask.runs import cards, probes
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display, on_main
 from unmask.train.engine import Data, Minimised
@@ -218,8 +219,19 @@ class Run:
         best.replay(row for row in self.evaluations() if row["step"] <= last and best.metric in row)
 
     def finish(self, result: Result) -> None:
-        """Write the finished folder, on the main process."""
+        """Write the finished folder and its model card, on the main process."""
         self.save(self.out)
+        cards.write(self.out, self.card(result))
+
+    def card(self, result: Result) -> Card:
+        """What the model card says, besides what the folder itself does."""
+        length = {"steps": result.step, "minutes": round(result.seconds / 60, 1)}
+        settings = length | cards.settings(self.trainer.config.to_dict(), without=length)
+        return Card(settings=settings, warnings=[*cards.unfinished(result), *self.doubts(result)])
+
+    def doubts(self, result: Result) -> list[str]:
+        """Sentences for a model that has hardly learned."""
+        return []
 
     def sentences(self, result: Result) -> list[str]:
         """Sentences for the summary, besides the length and the folder of the run."""

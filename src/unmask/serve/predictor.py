@@ -45,8 +45,8 @@ class Predictor(Answering):
     explain    whether answers say where the model looked, if it can (`Task.explained`)
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
-               "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
-               rounding
+               "fp16": the same in float16, on GPUs; "auto": bf16 on devices that are known to support it; "fp32": equal
+               numbers on every device, up to rounding
     backend    "torch"; "onnx": the graph that `unmask export` wrote into the folder, by ONNX Runtime in float32;
                "auto": the faster of them for one text and for many, measured once and kept beside the graph; a path:
                a package of `unmask export --format aoti`, whose machine code is run

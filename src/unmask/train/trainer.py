@@ -52,7 +52,7 @@ class Training(Config):
     """How a model is trained.
 
     steps, minutes  length of the run; with both, the shorter one
-    precision       format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
+    precision       format of the forward pass: "auto" is bf16 where a device has it, fp16 is for GPUs; weights are fp32
     seed            of the weights, the order of the data and dropout
     device          where it runs: cpu, cuda, cuda:1; "auto" takes a GPU if there is one
     log_every       steps between rows of metrics

@@ -14,10 +14,12 @@ from unmask import huggingface
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.files import sweep, write_text
+from unmask.runs import cards
 from unmask.runs.finetuning import encoder, text_to_text
+from unmask.runs.finetuning.card import card_of
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
-from unmask.runs.finetuning.report import FOLDS, RESULTS, render_result, summary
+from unmask.runs.finetuning.report import FOLDS, RESULTS, chosen_sentences, render_result, summary
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
@@ -181,6 +183,7 @@ def train_seeds(
         metrics = _folder(out, result.kept) / "metrics.jsonl"
         write_text(out / "metrics.jsonl", metrics.read_text(encoding="utf-8"))
         write_report(out)
+        cards.write(out, card_of(prepared, result.to_dict(), chosen_sentences(result.to_dict()), recipe))
     say(render_result(result.to_dict()), note=False)
     return result
 
