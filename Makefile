@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types lectures atlas check bench reliability audit sbom release lock test-minimal test-capped clean
+.PHONY: quickstart test test-slow test-gpu test-browser lint types lectures atlas site check bench reliability audit sbom release lock test-minimal test-capped clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -44,6 +44,12 @@ lectures: .venv/tested  ## every figure and worked example of the lectures at it
 atlas: .venv/tested  ## the figures and sections of docs/atlas, which lectures write; ARGS="peaking gru" for some
 	$(BIN)/python tools/atlas.py $(ARGS)
 
+site: .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python
+	.venv/site/bin/python -m doctest tools/site/docstrings.py
+	PYTHONPATH=src .venv/site/bin/python tools/site/pages.py build/site
+	.venv/site/bin/zensical build --strict -f build/site/site.yml
+	PYTHONPATH=src .venv/site/bin/python tools/site/finish.py build/site/html site
+
 check: lint types test test-capped lectures
 
 bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
@@ -72,6 +78,7 @@ release: check audit sbom  ## dist/: source, wheel and the list of parts
 lock: .venv/tools/ready  ## requirements/*.txt from constraints.txt; asks the index for every checksum, some minutes
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra dev -c constraints.txt -o requirements/ci.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/tools.txt requirements/tools.in
+	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/site.txt requirements/site.in
 
 COMPILE = .venv/tools/bin/pip-compile --quiet --generate-hashes --strip-extras --no-annotate --unsafe-package torch \
 	--unsafe-package unmask --no-emit-find-links --no-emit-index-url
@@ -106,10 +113,10 @@ endef
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch .venv/installed $@
 
-.venv/tools/ready: requirements/tools.txt
-	$(PYTHON) -m venv .venv/tools
-	.venv/tools/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/tools.txt
+.venv/tools/ready .venv/site/ready: .venv/%/ready: requirements/%.txt
+	$(PYTHON) -m venv .venv/$*
+	.venv/$*/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/$*.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

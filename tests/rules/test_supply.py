@@ -31,7 +31,7 @@ def pinned(file: str) -> dict[str, str]:
     return {normal(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("file", ["requirements/ci.txt", "requirements/tools.txt"])
+@pytest.mark.parametrize("file", ["requirements/ci.txt", "requirements/tools.txt", "requirements/site.txt"])
 def test_every_package_has_its_checksums(file):
     text = (ROOT / file).read_text(encoding="utf-8")
     blocks = [block for block in re.split(r"(?m)^(?=[^\s#])", text) if "==" in block]
