@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ TOKENS = 128  # of the rows on which masked words are guessed
 ROWS = {"sst2": 10_000}  # training rows that are used, the first ones; of the other tasks all
 METRICS = {"sst2": "accuracy", "cola": "mcc", "mrpc": "f1", "rte": "accuracy"}
 FIT = {"lr": 3e-4, "epochs": 3, "batch": 32, "length": TOKENS}
-SAME = ("minutes", "pairs", "seed", "seeds", "full", "quick", "threads")
+SAME = ("minutes", "pairs", "seed", "seeds", "full", "quick", "threads", "device")
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settin
         batch_size=fit["batch"],
         evaluations=1 / fit["epochs"],
         optimizer=Optimizer(lr=fit["lr"]),
+        device=settings["device"],
     )
     config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
     result = finetune(config, out)
@@ -244,10 +246,11 @@ class Bench:
         options = self.options
         home = str(self.folder / "runs" / f"{name}-{options.minutes:g}m-s{options.seed}")
         length = BRIEF if options.quick else {"training.minutes": options.minutes}
-        chosen = {"training.device": "cpu", "training.seed": options.seed, **length, **fields}
+        chosen = {"training.device": options.device, "training.seed": options.seed, **length, **fields}
         shared = {"folder": home, "corpus": self.facts["folder"]}
         begin = {**shared, "recipe": recipe, "fields": chosen, "resume": options.resume}
-        learned = common.trial(__file__, "pretrain", begin, threads=options.threads)
+        turn = partial(common.trial, threads=options.threads, gpu=options.device != "cpu")
+        learned = turn(__file__, "pretrain", begin)
         asked = {
             **shared,
             "heldout": self.size.heldout,
@@ -257,8 +260,9 @@ class Bench:
             "fit": {**FIT, **({"epochs": 1} if options.quick else {}), **(fit or {})},
             "seed": options.seed,
             "seeds": options.seeds,
+            "device": options.device,
         }
-        return {**learned, **common.trial(__file__, "score", asked, threads=options.threads), "fit": asked["fit"]}
+        return {**learned, **turn(__file__, "score", asked), "fit": asked["fit"]}
 
     def words(self) -> dict[str, dict[str, float]]:
         """The scores of regressions on words: "one-hot" and "tf-idf" -> task -> its metric on the dev rows, as
@@ -286,6 +290,7 @@ def add_options(parser: argparse.ArgumentParser, minutes: float, folder: str) ->
     parser.add_argument("--seed", type=int, default=0, help="of the run, and the first of fine-tuning")
     parser.add_argument("--seeds", type=int, help="of fine-tuning (default: 3)")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--device", default="cpu", help="of training; masked tokens and pairs are scored on the CPU")
     parser.add_argument("--folder", default=folder, help="keeps the corpus and the runs (default: %(default)s)")
     parser.add_argument("--out", help="write everything as JSON, after every system")
     parser.add_argument(

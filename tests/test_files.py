@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -64,6 +66,29 @@ def test_a_folder_appears_whole_or_not_at_all(fails, tmp_path):
         assert 1 / (not fails)
     assert folder.exists() is not fails
     assert names(folder.parent) == ([] if fails else ["folder"])
+
+
+def test_one_process_at_a_time_builds_a_folder(tmp_path):
+    """Two recipes without data that start together need the same corpus."""
+    pytest.importorskip("fcntl")
+    build = """
+import sys, time
+from pathlib import Path
+from unmask.files import alone
+folder = Path(sys.argv[1])
+with alone(folder):
+    if not folder.is_dir():
+        time.sleep(0.1)  # long enough for the other to look
+        folder.mkdir()
+        print("built")
+"""
+    runs = [
+        subprocess.Popen([sys.executable, "-c", build, str(tmp_path / "a" / "folder")], stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [run.communicate()[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0]
+    assert sorted(said) == [b"", b"built\n"]
 
 
 def test_a_full_disk_is_one_sentence_and_leaves_the_old_file(tmp_path):

@@ -90,6 +90,25 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
             whole.rename(folder)
 
 
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time build a folder that several may need: the others wait. A file beside it is the lock.
+
+    Raises UnmaskError if nothing can be written there.
+    """
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder.parent / f".{folder.name}.lock", os.O_CREAT | os.O_RDWR)
+    try:
+        with contextlib.suppress(ImportError, OSError):  # Windows and some network file systems have no such locks
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def sweep(folder: Path, name: str = "") -> None:
     """Remove the temporary files of the file `name`, or of all files, in a folder, except those that a running process
     is writing."""

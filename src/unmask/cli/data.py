@@ -207,23 +207,32 @@ def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None
 
 def without_any(config: Pretraining, *, build: bool) -> str:
     """The folder of data for a run without any; the data are made if they do not exist yet."""
+    from unmask.files import alone
+
     if not (name := config.objective.stand_in()):
         return embedded_corpus(config.model.token_kind, build=build)
     folder = Path("corpora") / name
     if build:
-        if not folder.is_dir():
-            print(f"Writing synthesised data to {folder}; yours go with --data.")
-        config.objective.make(folder)
+        with alone(folder):
+            if not folder.is_dir():
+                print(f"Writing synthesised data to {folder}; yours go with --data.")
+            config.objective.make(folder)
     return str(folder)
 
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
     """The folder of the embedded corpus in tokens of a kind; the corpus is built if it does not exist yet."""
+    from unmask.files import alone
+
     folder = Path("corpora") / f"embedded-{kind}"
-    if build and not (folder / "manifest.json").is_file():
-        print(f"Building a corpus from the documentation installed with Python, in {folder}; yours goes with --corpus.")
-        usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": HELDOUT}
-        _build(argparse.Namespace(**usual))
+    if not build:
+        return str(folder)
+    with alone(folder):
+        if not (folder / "manifest.json").is_file():
+            text = "the documentation installed with Python"
+            print(f"Building a corpus from {text}, in {folder}; yours goes with --corpus.")
+            usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": HELDOUT}
+            _build(argparse.Namespace(**usual))
     return str(folder)
 
 

@@ -80,13 +80,15 @@ def _rows(options: argparse.Namespace, stand_in: StandIn | None) -> dict[str, An
     """The files of the splits: those that are given, else the folders beside a folder `train`."""
     given = {"dev": options.dev[0] if options.dev else None, "test": options.test}
     if stand_in is not None:
+        from unmask.files import alone
         from unmask.train import distributed
 
         folder = CORPORA / stand_in.name
         if distributed.is_main():
-            if not folder.is_dir():
-                print(f"Writing {stand_in.what} to {folder}; yours go with --data.")
-            stand_in.write(folder)
+            with alone(folder):
+                if not folder.is_dir():
+                    print(f"Writing {stand_in.what} to {folder}; yours go with --data.")
+                stand_in.write(folder)
         distributed.barrier()
         own = {split: str(folder / name) for split, name in stand_in.rows.items()}
         return {**own, **{split: path for split, path in given.items() if path}}
