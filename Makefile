@@ -73,7 +73,9 @@ sbom: .venv/tested .venv/tools/ready  ## dist/sbom.cdx.json: what the checks ran
 	.venv/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json $(BIN)/python
 
 release: check audit sbom  ## dist/: source, wheel and the list of parts
+	rm -rf build/lib build/bdist.*
 	.venv/tools/bin/python -m build --no-isolation --outdir dist .
+	$(BIN)/python tools/smoke.py dist
 
 lock: .venv/tools/ready  ## requirements/*.txt from constraints.txt; asks the index for every checksum, some minutes
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra dev -c constraints.txt -o requirements/ci.txt pyproject.toml

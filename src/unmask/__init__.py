@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from unmask.models.model import Model
     from unmask.serve.predictor import Predictor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Predictor", "UnmaskError", "__version__", "load"]
 
 

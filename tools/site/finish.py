@@ -94,6 +94,7 @@ def problems(pages: Mapping[str, Tags], files: set[str]) -> Iterator[str]:
 
 def lay(built: Path, site: Path) -> None:
     """Put the pages of this version beside those of others, with the list that the theme's selector reads."""
+    site.mkdir(exist_ok=True)
     shutil.rmtree(site / __version__, ignore_errors=True)
     shutil.move(built, site / __version__)
     found = [path.name for path in site.iterdir() if (path / "index.html").is_file()]
