@@ -44,11 +44,11 @@ lectures: .venv/tested  ## every figure and worked example of the lectures at it
 atlas: .venv/tested  ## the figures and sections of docs/atlas, which lectures write; ARGS="peaking gru" for some
 	$(BIN)/python tools/atlas.py $(ARGS)
 
-site: .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python
+site: .venv/installed .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python
 	.venv/site/bin/python -m doctest tools/site/docstrings.py
-	PYTHONPATH=src .venv/site/bin/python tools/site/pages.py build/site
+	$(BIN)/python tools/site/pages.py build/site
 	.venv/site/bin/zensical build --strict -f build/site/site.yml
-	PYTHONPATH=src .venv/site/bin/python tools/site/finish.py build/site/html site
+	$(BIN)/python tools/site/finish.py build/site/html site
 
 check: lint types test test-capped lectures
 

@@ -23,6 +23,8 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +152,10 @@ def commands() -> Pages:
 
 def _command(verb: argparse.ArgumentParser) -> str:
     """The page of a verb: what it does, its usage, its options in their groups."""
-    usage = verb.format_help().partition("\n\n")[0]  # the whole help, which completes the list of options
+    most = "--help-all" if "--help-all" in verb._option_string_actions else "--help"
+    with redirect_stdout(StringIO()) as shown, suppress(SystemExit):
+        verb.parse_known_args([most])  # completes the list of options
+    usage = shown.getvalue().partition("\n\n")[0]
     page = [f"# `{verb.prog}`\n\n{html.escape(verb.description or '', quote=False)}\n\n~~~~ text\n{usage}\n~~~~\n"]
     for group in verb._action_groups:
         actions = [one for one in group._group_actions if one.help != argparse.SUPPRESS and one.dest != "help"]
@@ -173,9 +178,11 @@ def _rows(verb: argparse.ArgumentParser, action: argparse.Action) -> Iterator[st
     text = (action.help or "") % {**vars(action), "prog": verb.prog}
     if action.choices is not None:
         text += f" One of: {', '.join(map(str, action.choices))}."
+    told = re.fullmatch(r"(.*?) \(default: (.*)\)(.*)", text, re.DOTALL)
     default, unsaid = action.default, (None, False, argparse.SUPPRESS, [], ())
-    shown_default = f"`{default}`" if default not in unsaid and action.option_strings else ""
-    yield f"| {shown} | {_cell(text)} | {shown_default} |\n"
+    usual = "" if default in unsaid or not action.option_strings else str(default)
+    text, usual = (told[1] + told[3], told[2]) if told else (text, usual)
+    yield f"| {shown} | {_cell(text)} | {_cell(usual)} |\n"
 
 
 def _cell(text: str) -> str:
