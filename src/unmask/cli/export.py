@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli.help import add_field
 from unmask.cli.parser import (
     ENCODING,
-    add_field,
     add_verb,
     answering_options,
     encoding_option,
@@ -29,7 +29,8 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "export",
         _export,
-        "Export a model for other programs, and print how far its outputs differ from those of the model.",
+        "write a model for other programs, such as ONNX Runtime",
+        about="Export a model for other programs, and print how far its outputs differ from those of the model.",
         fields=True,
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
@@ -47,7 +48,11 @@ def add_verbs(verbs: Any) -> None:
     add_field(sub, "--encoding", "NAME", f"with --data: {ENCODING}")
 
     sub = add_verb(
-        verbs, "embed", _embed, "Write the vectors of texts, by a sentence encoder, or of pictures or recordings."
+        verbs,
+        "embed",
+        _embed,
+        "write the vectors of texts, pictures or recordings",
+        about="Write the vectors of texts, by a sentence encoder, or of pictures or recordings.",
     )
     sub.add_argument(
         "--model",
