@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from unmask.serve.predictor import Predictor
     from unmask.serve.translator import Translator
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Embedder",
     "Generator",
