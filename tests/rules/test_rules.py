@@ -72,6 +72,8 @@ READ_AS_CODE = words("""
     torch.load torch.jit.load torch.hub torch.serialization torch.package
     yaml.load yaml.unsafe_load yaml.full_load eval exec builtins.eval builtins.exec
 """)
+RUN_AS_CODE = words("torch._inductor.aoti_load_package torch._inductor.package")
+MAY_RUN = {"serve/compiled.py"}  # a package that the user named
 ENVIRONMENT = words("os.environ os.environb os.getenv os.putenv os.unsetenv")
 MAY_READ_ENVIRONMENT = {"cli/process.py", "cli/training.py", "train/distributed.py"}
 SEEDS = words("""
@@ -259,6 +261,8 @@ def reads_nothing_as_code(source: Source) -> Complaints:
     for name, line in source.uses:
         if under(name, READ_AS_CODE):
             yield line, f"{name} can run what it reads"
+        if under(name, RUN_AS_CODE) and source.path not in MAY_RUN:
+            yield line, f"{name} runs what it reads; only {', '.join(MAY_RUN)} may, by a name that the user gave"
     for call in source.calls:
         for keyword in call.keywords:
             constant = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
@@ -408,6 +412,7 @@ BROKEN = [
     (reads_nothing_as_code, "nn/bad.py", "from torch import load"),
     (reads_nothing_as_code, "nn/bad.py", "import torch as t\nt.load('x')"),
     (reads_nothing_as_code, "nn/bad.py", "eval('1')"),
+    (reads_nothing_as_code, "serve/bad.py", "import torch\ntorch._inductor.aoti_load_package('x')"),
     (reads_nothing_as_code, "nn/bad.py", "import numpy as np\nnp.load('x', allow_pickle=True)"),
     (reads_nothing_as_code, "nn/bad.py", "import numpy as np\nnp.load('x', allow_pickle=flag)"),
     (reads_nothing_as_code, "nn/bad.py", "import yaml\nyaml.load('x')"),

@@ -53,15 +53,15 @@ class Training(Config):
 
     steps, minutes  length of the run; with both, the shorter one
     precision       format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
+    seed            of the weights, the order of the data and dropout
+    device          where it runs: cpu, cuda, cuda:1; "auto" takes a GPU if there is one
     log_every       steps between rows of metrics
     evaluate_every  steps, or below 1 a fraction of all steps; also before the first step. None: only at the end
     save_every      steps between checkpoints, likewise; no checkpoint before the first step
-    keep            number of checkpoints to keep
-    compile         torch.compile the model
+    keep            number of checkpoints to keep     compile  torch.compile the model
     recompute       compute activations again in backward instead of keeping them: less memory, about a third slower
     sharding        "full" splits a model that is too large for one device over the processes (FSDP2)
-    track           trackers that receive the settings and numbers of the run: tensorboard, wandb, mlflow, trackio
-    tensorboard     the same as --track tensorboard
+    track           trackers of the run: tensorboard, wandb, mlflow, trackio     tensorboard  --track tensorboard
     """
 
     steps: int | None = None

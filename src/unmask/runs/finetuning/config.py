@@ -46,6 +46,8 @@ class Fit(Config):
                  if its length is given in minutes
     patience     evaluations without improvement after which the run stops; None: it never stops early
     metric       metric that decides which weights are kept; None: the first metric of the task
+    precision    format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
+    device       where it runs: cpu, cuda, cuda:1; "auto" takes a GPU if there is one
     workers      processes that prepare rows during the training; 0: a thread prepares them
     track        trackers that receive the settings and numbers of each seed: tensorboard, wandb, mlflow, trackio
     """
