@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from unmask.config import flatten
 from unmask.errors import UnmaskError
 from unmask.models import albert, electra
 from unmask.models.albert import Albert
@@ -348,12 +349,19 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     return recipe, config
 
 
+def timed(config: Pretraining, given: Mapping[str, Any]) -> Pretraining:
+    """The config without steps and minutes if one of them is given: it replaces that of the recipe."""
+    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps"}
+    if lengths & {name.replace("-", "_") for name in flatten(given)}:
+        return config.override({"steps": None, "minutes": None})
+    return config
+
+
 def overridden(config: Pretraining, changes: Mapping[str, Any], *, resumed: bool = False) -> Pretraining:
-    """The config with given fields; a number of steps or minutes replaces both of the recipe. Raises UnmaskError for a
-    field that does not exist, and for changes that do not fit the objective of `start` or the learning rate."""
-    if {"steps", "minutes", "training.steps", "training.minutes"} & set(changes):
-        config = config.override({"steps": None, "minutes": None})
-    usual, config = config, config.override(changes, batch_size="rows.batch")
+    """The config with given fields. Raises UnmaskError for a field that does not exist, and for changes that do not fit
+    the objective of `start` or, unless the run is resumed, the learning rate."""
+    usual = timed(config, changes)
+    config = usual.override(changes, batch_size="rows.batch")
     if config.start is not None:
         config.objective.check_changes(usual.objective, config.start)
     if not resumed:

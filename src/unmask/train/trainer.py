@@ -58,12 +58,10 @@ class Training(Config):
     log_every       steps between rows of metrics
     evaluate_every  steps, or below 1 a fraction of all steps; also before the first step. None: only at the end
     save_every      steps between checkpoints, likewise; no checkpoint before the first step
-    keep            number of checkpoints to keep
-    compile         torch.compile the model     tensorboard  also write the metrics for TensorBoard
+    keep            number of checkpoints to keep     compile  torch.compile the model
     recompute       compute activations again in backward instead of keeping them: less memory, about a third slower
     sharding        "full" splits a model that is too large for one device over the processes (FSDP2)
-    track           trackers that receive the settings and numbers of the run: tensorboard, wandb, mlflow, trackio
-    tensorboard     the same as --track tensorboard
+    track           trackers of the run: tensorboard, wandb, mlflow, trackio     tensorboard  --track tensorboard
     """
 
     steps: int | None = None
