@@ -21,13 +21,17 @@ class FileForm(Form):
     """A file: on the command line its name, in a request {"picture": its bytes in Base64}. With `pair` also two files
     that are compared: on a line with a tab between their names, in a request {"picture", "other"}.
 
-    name  of an item, and of its field: "picture", "recording"
-    made  (place=, source=) -> the row of an item
-    pair  (place=, source=, other=) -> the row of two items; None: one item is read
+    name    of an item, and of its field: "picture", "recording"
+    made    (place=, source=) -> the row of an item
+    pair    (place=, source=, other=) -> the row of two items; None: one item is read
+    ending  the usual ending of a file, for examples
     """
 
-    def __init__(self, name: str, made: Callable[..., Row], pair: Callable[..., Row] | None = None) -> None:
+    def __init__(
+        self, name: str, made: Callable[..., Row], pair: Callable[..., Row] | None = None, *, ending: str = ""
+    ) -> None:
         self.name, self.made, self.pair = name, made, pair
+        self.example, self.several = f"{name}{ending}", f"--data {name}s"
         self.known = frozenset({name} if pair is None else {name, OTHER})
         self.wanted = self.object = self.lacking = f'an object such as {{"{name}": "<the bytes of a file in Base64>"}}'
 

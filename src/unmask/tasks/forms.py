@@ -28,6 +28,8 @@ class Form:
     shown    field names of an object that are shown for it: the first one that it has
     object   description of a valid object, for messages about inputs of another type
     lacking  description of a valid input, for messages about an object without a needed field
+    example  an input on the command line, as a shell reads it
+    several  the arguments of the command line for a file or folder of inputs
     """
 
     wanted = (
@@ -38,6 +40,7 @@ class Form:
     shown = ("question", "text", "context")
     object = "an object with text"
     lacking = "a string, a pair of strings, or an object with text"
+    example, several = '"A text."', "--file texts.txt"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         """The object for a text (`whole`) or a list of strings."""

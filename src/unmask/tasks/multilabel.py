@@ -71,6 +71,7 @@ class MultiLabel(TextTask):
     rows_class = MultiLabelRows
     options_class = MultiLabelOptions
     panel, gives = "classify", "several labels"
+    pipeline = "text-classification"
     rows_are = "several labels for a text"
     references_are = f"logistic regression, one for each label, on {PARTS}"
     written = WrittenLabels

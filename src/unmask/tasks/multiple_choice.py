@@ -46,6 +46,7 @@ class ChoiceForm(Form):
 
     known = frozenset({"context", "text", "question", "choices"})
     wanted = object = lacking = "an object with context (or text), maybe question, and choices"
+    example = """'{"context": "It rains.", "question": "What falls?", "choices": ["Water.", "Sand."]}'"""
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} must be {self.wanted}.")
@@ -82,6 +83,7 @@ class MultipleChoice(Task):
     task_name, name = "multiple-choice", "choice"
     rows_class = ChoiceRows
     panel, gives = "choose", "choices"
+    pipeline = "multiple-choice"
     rows_are = "contexts with choices"
     references_are = "the choice whose words are nearest to those before it, by cosine"
     form = ChoiceForm()

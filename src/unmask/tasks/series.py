@@ -84,6 +84,7 @@ class SeriesForm(Form):
 
     known = frozenset({"values"})
     wanted = object = lacking = 'an object such as {"values": [1, 2.5, 4, ...]}'
+    example = "series.csv"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} is a text, and this model reads series; it must be {self.wanted}.")

@@ -89,7 +89,7 @@ class SignalForm(FileForm):
     """
 
     def __init__(self, rate: float | None = None, lead: str | None = None) -> None:
-        super().__init__("signal", SignalRow)
+        super().__init__("signal", SignalRow, ending=".hea")
         self.rate, self.lead = rate, lead
         self.known = frozenset({"signal", "samples"})
         self.wanted = self.object = self.lacking = (

@@ -114,6 +114,7 @@ class Tagging(Task):
     options_class = TaggingOptions
     scoring_class = TagScoring
     panel, gives = "tag", "tags of words"
+    pipeline = "token-classification"
     rows_are = "tagged words"
     references_are = "logistic regression on a word, its shape and its neighbours"
     form = SentenceForm()

@@ -69,6 +69,7 @@ class Task(Objective):
     prompting  the task as prompts for a language model; None: not supported
     panel      the panel of the page for its inputs and answers (page/answers.js)
     gives      description of its answers, for a list of models
+    pipeline   the name of the task on the Hugging Face hub and in `transformers.pipeline`; "" if it has none
 
     The answer to a row is an array, [1, C] for a text or a pair, [W, C] for words of a sentence, or that of `merge`.
     """
@@ -99,6 +100,7 @@ class Task(Objective):
     prompting: ClassVar[type[Prompting] | None] = None
     panel: ClassVar[str] = ""
     gives: ClassVar[str] = ""
+    pipeline: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         if cls.written is not None and "written" in vars(cls):

@@ -69,6 +69,10 @@ class PreparedEncoder(Prepared):
     def pairs(self) -> bool:
         return any(row.pair is not None for row in self.encoded["train"].rows)
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {split: len(encoded.rows) for split, encoded in self.encoded.items()}
+
     def train_seed(
         self, seed: int, folder: Path, display: Display | None, say: Notes, *, resume: bool | None = None
     ) -> Seed:
