@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types lectures atlas check bench reliability audit sbom release lock test-minimal test-capped clean
+.PHONY: quickstart test test-slow test-gpu test-browser test-extras examples lint types lectures atlas check bench reliability audit sbom release lock test-minimal test-capped clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -43,6 +43,13 @@ lectures: .venv/tested  ## every figure and worked example of the lectures at it
 
 atlas: .venv/tested  ## the figures and sections of docs/atlas, which lectures write; ARGS="peaking gru" for some
 	$(BIN)/python tools/atlas.py $(ARGS)
+
+examples: .venv/tested  ## the scripts of examples/, two at a time, in a folder that is removed
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && ls $(CURDIR)/examples/*.py | \
+	(cd "$$folder" && OMP_NUM_THREADS=1 xargs -P 2 -n 1 $(CURDIR)/$(BIN)/python > /dev/null)
+
+test-extras: .venv/extras/ready  ## trackers, spaCy and notebooks, with the real packages in an environment of their own
+	.venv/extras/bin/python -m pytest -m extras $(ARGS)
 
 check: lint types test test-capped lectures
 
@@ -109,6 +116,14 @@ endef
 .venv/tools/ready: requirements/tools.txt
 	$(PYTHON) -m venv .venv/tools
 	.venv/tools/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/tools.txt
+	touch $@
+
+# Beside .venv, not in it: trackio needs an older pillow. What this environment lacks, Python finds in .venv.
+.venv/extras/ready: .venv/tested requirements/extras.txt
+	$(PYTHON) -m venv .venv/extras
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	"$$(.venv/extras/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+	.venv/extras/bin/python -m pip install --quiet -r requirements/extras.txt
 	touch $@
 
 clean:

@@ -198,9 +198,21 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
 def test_recipes_are_listed_with_what_they_are(capsys):
     main(["recipes"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("bert-tiny ")
-    assert all(len(line.split(maxsplit=1)) == 2 for line in lines)
-    assert len({len(line) - len(line.split(maxsplit=1)[1]) for line in lines}) == 1, "one column of names"
+    assert lines[:1] == ["unmask pretrain NAME"]
+    assert lines[1].startswith("bert-tiny ")
+    assert "unmask train NAME" in lines
+    named = [line for line in lines if line and not line.startswith("unmask ")]
+    assert all(len(line.split(maxsplit=1)) == 2 for line in named)
+    assert len({len(line) - len(line.split(maxsplit=1)[1]) for line in named}) == 1, "one column of names"
+
+
+def test_the_lists_of_version_0_1_are_parts_of_one(capsys):
+    main(["recipes", "--of", "train"])
+    trained = capsys.readouterr().out
+    assert re.search(r"(?m)^transformer-tiny ", trained)
+    assert not re.search(r"(?m)^bert-tiny ", trained)
+    main(["systems"])
+    assert capsys.readouterr().out == trained
 
 
 @pytest.mark.parametrize(
@@ -218,7 +230,7 @@ def test_another_algorithm_asks_for_a_rate_of_its_own(recipe, algorithm, capsys)
     assert f"--training.optimizer.lr {rate}" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("group", ["corpus", "vocabulary", "words", "show"])
+@pytest.mark.parametrize("group", ["corpus", "vocabulary", "words", "show", "glue"])
 def test_a_group_of_verbs_says_what_it_is_for(group, capsys):
     with pytest.raises(SystemExit):
         main([group, "--help"])
@@ -279,9 +291,10 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
             assert f"default: {action.default}" in shown, (name, action.dest)
 
 
-def test_the_fields_that_help_lists_exist():
-    from unmask.cli.parser import Field
-    from unmask.runs import recipes
+def configs_of_verbs():
+    """Verb -> the configs that take its fields."""
+    from unmask.generate import Search
+    from unmask.runs import recipes, supervised_recipes
     from unmask.runs.clustering import Iterations, LabelMaking
     from unmask.runs.finetuning import FineTuning
     from unmask.runs.finetuning.baselines import Baselines
@@ -290,45 +303,198 @@ def test_the_fields_that_help_lists_exist():
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
 
-    known = {
+    return {
         "unmask pretrain": [recipes.find("bert-tiny")],
         "unmask finetune": [FineTuning()],
         "unmask baseline": [Baselines()],
         "unmask probe": [Probing()],
-        "unmask train": [systems.find("transformer-tiny")],
+        "unmask train": [systems.find("transformer-tiny"), supervised_recipes.find("vit-tiny")],
         "unmask cluster": [LabelMaking(), Iterations(), recipes.find("hubert-tiny")],
-        "unmask evaluate": [InContext(), searching()],
+        "unmask evaluate": [InContext(), Search()],
         "unmask export": [InContext()],
-        "unmask translate": [searching()],
+        "unmask translate": [Search()],
         "unmask generate": [sampling(), searching()],
     }
-    others = {"batch_size": "batch", "rows.text": "text"}  # names that verbs know for fields
+
+
+def test_the_fields_that_help_lists_exist_and_have_these_defaults():
+    from unmask.cli.help import Field, choices_of
+    from unmask.config import SAME
+
+    known = configs_of_verbs()
+    others = {"batch_size": ["rows.batch"]}  # names that verbs know for fields
     for name, verb in verbs(parser()):
-        listed = [action.option_strings[0] for action in verb._actions if isinstance(action, Field)]
+        listed = [action for action in verb._actions if isinstance(action, Field)]
         assert bool(listed) == (name in known), name
-        assert bool(verb.epilog) == verb.takes_fields
-        places = {place for config in known.get(name, []) for place in config.places()}
-        for option in listed:
-            field = option[2:].replace("-", "_")
-            wanted = {field, others.get(field, field)}
-            assert any(place in wanted or place.rpartition(".")[2] in wanted or place.endswith(f".{field}")
-                       for place in places), (name, option)  # fmt: skip
+        owners = [config.owners() for config in known.get(name, [])]
+        for action in listed:
+            field = action.option_strings[0][2:].replace("-", "_")
+            wanted = [field, *others.get(field, []), *SAME.get(field, ())]
+            found = [
+                owner for places in owners for one in wanted for place, owner in places.items()
+                if place == one or place.endswith(f".{one}")
+            ]  # fmt: skip
+            assert found, (name, action.option_strings)
+            owner, own = found[0]
+            if "of the " not in str(action.default_shown) and isinstance(action.default_shown, (int, float)):
+                assert action.default_shown in [getattr(*one) for one in found], (name, field)
+            if action.choices_shown:
+                assert set(action.choices_shown) == set(choices_of(owner, own)), (name, field)
+
+
+def every_config():
+    from unmask.huggingface.config import TABLES
+    from unmask.objectives.registry import CHOOSABLE
+    from unmask.runs.word_vectors import Word2Vec
+    from unmask.serve.http.settings import Settings
+    from unmask.tasks import TASKS, task_named
+
+    yield from (config for configs in configs_of_verbs().values() for config in configs)
+    yield from (kind() for kind in CHOOSABLE)
+    yield from (Word2Vec(), Settings())
+    for name in TASKS:
+        task = task_named(name)
+        yield from (task.rows_class(), task.options_class(), task.scoring_class())
+    yield from (table.config() for table in TABLES.values())
+
+
+def test_every_field_has_a_description():
+    missing = {
+        (type(owner).__name__, name)
+        for config in every_config()
+        for owner, name in config.owners().values()
+        if not type(owner).field_help()[name]
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (
+            ["pretrain"],
+            ["what is learned: masked tokens", "to learn views of pictures", "training.optimizer", "--warmup"],
+        ),
+        (["pretrain", "gpt-tiny"], ["It learns", "--lr", "number of blocks (default: 2)"]),
+        (["pretrain", "word2vec"], ["word2vec", "--min-count N"]),
+        (["finetune"], ["fit.optimizer", "--rank N", "--layer-decay X"]),
+        (["finetune", "--task", "tagging"], ["--task tagging"]),
+        (["baseline"], ["rows", "--stratify YES"]),
+        (["probe"], ["--stratify YES"]),
+        (["train", "transformer-tiny"], ["search.limits", "learning", "--label-smoothing X"]),
+        (["train", "vit-tiny"], ["page", "--mixup X"]),
+        (["cluster"], ["clustering", "--attempts N"]),
+        (["evaluate"], ["--template NAME", "--normalise NAME"]),
+        (["translate"], ["with --sample", "--diversity X"]),
+        (["generate"], ["blocking", "--repetition-penalty X"]),
+        (["serve"], ["limits"]),
+        (["predict"], ["--top N"]),
+    ],
+    ids=lambda value: " ".join(value) if value[0].isalpha() else "",
+)
+def test_the_long_help_lists_all_fields_in_groups(arguments, parts, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main([*arguments, "--help-all"])
+    assert not exit.value.code
+    out = capsys.readouterr().out
+    for part in parts:
+        assert part in " ".join(out.split()), part
+    assert not re.search(r"(?m)^  (--[\w.-]+) [A-Z]*\n(?!   )", out), "an option without a description"
+
+
+def test_verbs_are_in_groups_by_what_a_person_wants():
+    from unmask.cli import SECTIONS
+
+    shown = [name.split()[1] for name, _ in verbs(parser())]
+    listed = [name for names in SECTIONS.values() for name in names]
+    assert sorted(listed) == sorted(set(shown))
+
+
+@pytest.mark.parametrize("verb", ["submit", "glue-table", "units", "systems"])
+def test_verbs_of_version_0_1_still_work_and_are_not_listed(verb, capsys):
+    assert f"\n  {verb} " not in parser().format_help()
+    with pytest.raises(SystemExit) as exit:
+        main([verb, "--help"])
+    assert not exit.value.code
+    assert f"usage: unmask {verb}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["finetune", "--fp16", "--out", "out"], "There is no --fp16 here: --precision is auto, fp32 or bf16."),
+        (["finetune", "--max-steps", "9"], "There is no --max-steps here: --epochs or --minutes sets the length"),
+        (["predict", "--gpus", "2"], "There is no --gpus here: torchrun"),
+        (["pretrain", "bert-tiny", "--overwrite-output-dir"], "no run is overwritten; choose another --out"),
+    ],
+)
+def test_an_option_of_another_tool_is_answered_with_what_to_do(arguments, sentence, capsys):
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_options_of_other_tools_are_understood(capsys):
+    main(
+        ["pretrain", "bert-tiny", "--fields", "--learning_rate", "1e-4", "--max_steps=7", "--output_dir", "x", "--bf16"]
+    )
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--training.optimizer.lr 0.0001" in shown
+    assert "--training.steps 7" in shown
+    assert "--training.precision bf16" in shown
+    main(["finetune", "--fields", "--model_name_or_path", "m", "--train_file", "t.tsv", "--max_seq_length", "64"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--model m " in shown
+    assert "--rows.train t.tsv" in shown
+    assert "--rows.length 64" in shown
+    main(["generate", "--fields", "--max-new-tokens", "9", "--num_return_sequences", "2"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--limits.max_length 9" in shown
+    assert "--samples 2" in shown
+    main(["train", "transformer-tiny", "--fields", "--max-length", "32", "--num-beams", "2"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--texts.longest 32" in shown
+    assert "--search.beam_size 2" in shown
+
+
+def test_an_unknown_option_is_answered_by_few_names(capsys):
+    for arguments in (["pretrain", "bert-tiny", "--xyzzy", "1"], ["corpus", "build", "--xyzzy", "1", "--out", "out"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert capsys.readouterr().err.count(",") <= 5
+
+
+def test_help_in_colour_has_the_same_words(monkeypatch):
+    from unmask.cli.help import coloured
+
+    verb = dict(verbs(parser()))["unmask finetune"]
+    plain = verb.format_help()
+    monkeypatch.setattr(sys.modules["unmask.cli.parser"], "formatter", lambda prog: coloured()(prog=prog))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = verb.format_help()
+    assert "\x1b[" in shown
+    known = re.compile(r"(?m)^\w.*:$|--[\w-]+|default: \w+")
+    assert known.findall(re.sub(r"\x1b\[[\d;]*m", "", shown)) == known.findall(plain)
 
 
 def test_help_lists_what_is_required_first():
     for name, verb in verbs(parser()):
         shown = re.findall(r"(?m)^  (?:-\w, )?(--[\w.-]+)", verb.format_help())
-        required = [action.option_strings[0] for action in verb._actions if action.required and action.option_strings]
-        assert set(shown[: len(required)]) == set(required) or "mutually" in name, name
+        for group in verb._action_groups:
+            own = [action for action in group._group_actions if action.option_strings]
+            required = [action.option_strings[0] for action in own if action.required]
+            listed = [option for option in shown if option in {action.option_strings[0] for action in own}]
+            assert set(listed[: len(required)]) == set(required), (name, group.title)
     shown = {name: " ".join(verb.format_help().split()) for name, verb in verbs(parser())}
     for name, options in (
-        ("unmask finetune", "--model FOLDER --train FILE --out FOLDER"),
+        ("unmask finetune", "--train FILE --model FOLDER --out FOLDER"),
         ("unmask baseline", "--train FILE"),
         ("unmask corpus build", "--out FOLDER"),
         ("unmask words convert", "--model FOLDER --out PLACE"),
         ("unmask generate", "--model FOLDER"),
     ):
-        assert shown[name].startswith(f"usage: {name} {options} [-h]")
+        assert shown[name].startswith(f"usage: {name} {options} [")
 
 
 def test_help_lists_every_option_of_the_commands_in_the_documents():
@@ -355,7 +521,7 @@ def test_help_lists_every_option_of_the_commands_in_the_documents():
 
 def test_help_is_a_verb_too(capsys):
     for arguments, shown in (
-        (["help"], "usage: unmask [-h]"),
+        (["help"], "usage: unmask verb ..."),
         (["help", "corpus", "build"], "usage: unmask corpus build"),
         (["help", "finetune"], "--train FILE"),
         (["help", "words"], "nearest"),
@@ -609,5 +775,15 @@ def test_every_verb_that_reads_text_files_takes_their_encoding():
     assert takes == {
         *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
         "probe",
-        *("evaluate", "predict", "translate", "generate", "units", "embed", "export", "words evaluate", "words walk"),
+        *(
+            "evaluate",
+            "predict",
+            "translate",
+            "generate",
+            "show units",
+            "embed",
+            "export",
+            "words evaluate",
+            "words walk",
+        ),
     }

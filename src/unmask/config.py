@@ -8,33 +8,89 @@ import json
 import re
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from unmask.errors import UnmaskError, kind_of, nearest, unknown
 
-ELSEWHERE = {
-    "learning_rate": ("lr",),
-    "num_train_epochs": ("epochs",),
-    "num_epochs": ("epochs",),
-    "steps": ("epochs",),
-    "max_steps": ("steps", "epochs"),
-    "batch_size": ("batch", "tokens"),
-    "per_device_train_batch_size": ("batch_size", "batch", "tokens"),
-    "train_batch_size": ("batch_size", "batch", "tokens"),
-    "max_seq_length": ("length",),
-    "max_length": ("length",),
-    "warmup_ratio": ("warmup",),
-    "warmup_steps": ("warmup",),
-    "max_grad_norm": ("clip",),
-    "num_beams": ("beam_size",),
+_LENGTH = ("rows.length", "rows.tokens", "texts.longest", "length")
+_BATCH = "--batch-size counts the rows of a step over all devices; --micro-batch of pretrain sets those of one pass"
+
+SAME: dict[str, tuple[str, ...]] = {
+    "learning_rate": ("lr", "alpha"),
+    **dict.fromkeys(("num_train_epochs", "num_epochs", "max_epoch", "max_epochs"), ("epochs",)),
+    **dict.fromkeys(("max_steps", "max_update", "num_train_steps"), ("steps",)),
+    "train_batch_size": ("batch_size", "batch"),
+    **dict.fromkeys(("max_length", "max_seq_length", "max_sequence_length", "block_size"), _LENGTH),
+    "max_source_length": ("texts.longest", "rows.length"),
+    "max_new_tokens": ("search.limits.max_length", "limits.max_length"),
+    **dict.fromkeys(("warmup_ratio", "warmup_proportion", "warmup_steps", "warmup_updates"), ("warmup",)),
+    **dict.fromkeys(("max_grad_norm", "clip_norm"), ("clip",)),
+    "adam_epsilon": ("training.optimizer.eps", "fit.optimizer.eps"),
+    "optim": ("algorithm",),
+    "lr_scheduler_type": ("shape",),
+    "label_smoothing_factor": ("label_smoothing", "smoothing"),
+    **dict.fromkeys(("num_beams", "beam", "beam_width"), ("beam_size", "beams")),
+    "num_return_sequences": ("samples", "n_best"),
+    "nbest": ("n_best",),
+    "lenpen": ("length_penalty",),
+    "no_repeat_ngram_size": ("no_repeat_ngram",),
+    "do_sample": ("sample",),
     "eval_steps": ("evaluate_every",),
     "save_steps": ("save_every",),
+    **dict.fromkeys(("logging_steps", "log_interval"), ("log_every",)),
+    "save_total_limit": ("keep",),
+    **dict.fromkeys(("dataloader_num_workers", "num_workers"), ("workers",)),
+    "gradient_checkpointing": ("recompute",),
+    "torch_compile": ("compile",),
+    "early_stopping_patience": ("patience",),
+    "metric_for_best_model": ("metric",),
+    "mlm_probability": ("rate",),
+    "lora_r": ("rank",),
+    "lora_alpha": ("transfer.alpha",),
+    **dict.fromkeys(("output_dir", "save_dir", "output_file"), ("out",)),
+    **dict.fromkeys(("model_name_or_path", "model_name", "model_path"), ("model", "from")),
+    "tokenizer_name": ("tokenizer",),
+    **dict.fromkeys(("train_file", "train_data"), ("train", "data")),
+    **dict.fromkeys(("validation_file", "valid_file", "dev_file", "eval_file"), ("dev",)),
+    "test_file": ("test",),
+    **dict.fromkeys(("input_file", "input"), ("file",)),
+    **dict.fromkeys(("text_column", "text_column_name"), ("rows.text", "column")),
+    **dict.fromkeys(("label_column", "label_column_name"), ("rows.label", "label")),
+    "max_train_samples": ("rows.most", "texts.most", "most"),
+    "random_seed": ("seed",),
+    "vocab_size": ("vocabulary_size", "vocabulary.size"),
+    "hidden_size": ("dim",),
+    **dict.fromkeys(("num_hidden_layers", "num_layers", "n_layer"), ("layers",)),
+    **dict.fromkeys(("num_attention_heads", "n_head"), ("heads",)),
+    "intermediate_size": ("hidden",),
+    "bf16": ("precision=bf16",),
+    **dict.fromkeys(("use_cpu", "no_cuda"), ("device=cpu",)),
 }
-"""The name of a field in other tools -> its possible names here, which the error for an unknown field suggests."""
+"""A name in `transformers`, fairseq or sentence-transformers -> the names here that mean the same, the first of which
+that a verb or a config has is taken; `name=value` for a switch that sets a value."""
 
-_DESCRIBED = re.compile(r"(?m)^(\w+(?:, \w+)*)  +(\S.*(?:\n +\S.*)*)")
+INSTEAD: dict[str, str] = {
+    **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), _BATCH),
+    **dict.fromkeys(("gradient_accumulation_steps", "update_freq"), _BATCH),
+    "max_steps": "--epochs or --minutes sets the length of this run",
+    "max_tokens": "--tokens counts the target tokens of a training step, and --max-length the tokens to generate",
+    **dict.fromkeys(("fp16", "half"), "--precision is auto, fp32 or bf16"),
+    **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_betas"), "--betas 0.9,0.999 sets both"),
+    "arch": "the recipe is named without an option; unmask recipes lists them",
+    **dict.fromkeys(("dataset_name", "dataset"), "--data hub:NAME names a data set of the Hugging Face hub"),
+    "overwrite_output_dir": "no run is overwritten; choose another --out, or delete the folder",
+    **dict.fromkeys(("evaluation_strategy", "eval_strategy", "save_strategy"), "see --evaluate-every, --save-every"),
+    **dict.fromkeys(("resume_from_checkpoint", "restore_file"), "--resume continues the run in --out"),
+    **dict.fromkeys(("do_train", "do_eval", "do_predict"), "train, evaluate and predict are verbs"),
+    "task_name": "--task names the kind of labels, and --benchmark a public data set",
+    "line_by_line": "--per line of unmask corpus build makes each line a document",
+    **dict.fromkeys(("n_gpu", "gpus", "devices"), "torchrun -m unmask starts one process for each device"),
+}
+"""A name elsewhere -> what to do here, where nothing means the same."""
+
+_CELL = re.compile(r"(?:^|(?<=[ ;]) )(\w+(?:, \w+)*)(?: {2,}(?=\S)|$)")
 
 LARGEST = 1 << 26  # bytes of a file that is read whole; the Python values may take thirty times as much memory
 
@@ -77,12 +133,13 @@ class Config:
         """
         places = self.places()
         nested: dict[str, Any] = {}
-        for name, value in changes.items():
+        for name, value in self.renamed(changes, others).items():
             key = others.get(name.replace("-", "_"), name).replace("-", "_")
             found = [p for p in places if p == key] or [p for p in places if p.split(".")[-1] == key]
             if not found:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
-                raise unknown("field", key, known, ELSEWHERE.get(key, ()))
+                refuse_foreign(key)
+                raise unknown("field", key, known)
             if len(found) > 1:
                 raise UnmaskError(f"Several fields are named '{name}'; write one of: {', '.join(found)}.")
             *path, last = found[0].split(".")
@@ -91,6 +148,18 @@ class Config:
                 owner, level = getattr(owner, part), level.setdefault(part, {})
             level[last] = typed(value, typing.get_type_hints(type(owner))[last], f"--{name}")
         return self.replace(**nested)
+
+    def renamed(self, changes: Mapping[str, Any], others: Collection[str] = ()) -> dict[str, Any]:
+        """The changes, with names of other tools replaced by those of fields (`SAME`)."""
+        places = set(self.places())
+        known = places | {p.rpartition(".")[2] for p in places} | set(self.other_names()) | set(others)
+        found: dict[str, Any] = {}
+        for name, value in changes.items():
+            key = name.replace("-", "_")
+            here = None if key in known else same(key, known.__contains__)
+            own, set_to = here or (name, None)
+            found[own] = value if set_to is None else set_to
+        return found
 
     def other_names(self) -> Iterable[str]:
         """Names that the caller accepts besides those of fields; `override` suggests them for an unknown name."""
@@ -107,15 +176,27 @@ class Config:
                 flat[f.name] = value
         return flat
 
+    def owners(self) -> dict[str, tuple[Config, str]]:
+        """Dotted name -> the config that holds the leaf field, and the name of the field in it."""
+        found: dict[str, tuple[Config, str]] = {}
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, Config):
+                found.update({f"{f.name}.{k}": owner for k, owner in value.owners().items()})
+            else:
+                found[f.name] = (self, f.name)
+        return found
+
     @classmethod
     def field_help(cls) -> dict[str, str]:
-        """Field -> its description in the docstring of the class or of a base: a line with the name, two spaces and
-        the text."""
+        """Field -> its description in the docstring of the class or of a base: a name, two spaces and the text.
+        Indented lines continue a text; a line may hold several fields."""
+        names = [f.name for f in dataclasses.fields(cls)]
         found: dict[str, str] = {}
         for owner in reversed(cls.__mro__):
-            for match in _DESCRIBED.finditer(inspect.cleandoc(owner.__doc__ or "")):
-                found |= dict.fromkeys(match[1].split(", "), " ".join(match[2].split()))
-        return {f.name: found.get(f.name, "") for f in dataclasses.fields(cls)}
+            texts = _described(inspect.cleandoc(owner.__doc__ or ""), set(names))
+            found |= {name: " ".join(text.split()) for name, text in texts.items() if text.strip()}
+        return {name: found.get(name, "") for name in names}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -132,6 +213,26 @@ class Config:
     def read(cls, path: Path) -> Self:
         """Read a JSON file. Raises UnmaskError if it is missing, damaged or has unknown fields."""
         return cls.from_dict(read_json(path))
+
+
+def same(name: str, has: Callable[[str], bool]) -> tuple[str, str | None] | None:
+    """The first name here that means the same as a name of another tool and that `has` accepts, and the value that it
+    is set to (None: the value that is given); None if there is none.
+
+    >>> same("num-beams", {"beam_size"}.__contains__), same("bf16", {"precision"}.__contains__)
+    (('beam_size', None), ('precision', 'bf16'))
+    """
+    for here in SAME.get(name.replace("-", "_"), ()):
+        own, _, value = here.partition("=")
+        if has(own):
+            return own, value or None
+    return None
+
+
+def refuse_foreign(name: str) -> None:
+    """Raises UnmaskError if the name is one of another tool that has no equal here, with what to do instead."""
+    if (instead := INSTEAD.get(name.replace("-", "_"))) is not None:
+        raise UnmaskError(f"There is no --{name.replace('_', '-')} here: {instead}.")
 
 
 def read_json(path: Path, largest: int = LARGEST) -> dict[str, Any]:
@@ -181,6 +282,22 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             open_ones.pop()
     return flat
+
+
+def _described(doc: str, names: Collection[str]) -> dict[str, str]:
+    """Name -> its text in a docstring."""
+    found: dict[str, str] = {}
+    described: list[str] = []
+    for line in doc.splitlines():
+        if not line.startswith(" "):
+            described = []
+        cells = [cell for cell in _CELL.finditer(line) if set(cell[1].split(", ")) <= set(names)]
+        ends = [*(cell.start() for cell in cells), len(line)]
+        found.update((name, f"{found[name]} {line[: ends[0]]}") for name in described)
+        for cell, end in zip(cells, ends[1:], strict=True):
+            described = cell[1].split(", ")
+            found |= dict.fromkeys(described, line[cell.end() : end].rstrip(" ;"))
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 LONGEST = 1_500  # characters of a message; files may bring in names of any length
-MANY, SIMILAR = 40, 10  # known names that are not all listed; those that are listed of them
+MANY, SIMILAR = 20, 5  # known names that are not all listed; those that are listed of them
 
 
 class UnmaskError(Exception):
@@ -46,16 +46,14 @@ class Stopped(UnmaskError):
     """A signal ended a run, which can be continued; the message says how."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str], meant: Sequence[str] = ()) -> UnmaskError:
+def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:
     """An `UnmaskError` for an unknown name, which suggests the most similar known name.
-
-    meant  names that the user probably means; the first of them that is known is suggested instead
 
     >>> str(unknown("field", "stepz", ["steps", "minutes"]))
     "There is no field 'stepz'; did you mean 'steps'? Known: minutes, steps."
     """
     names = sorted(known)
-    likeliest = next((one for one in meant if one in names), None) or nearest(name, names)
+    likeliest = nearest(name, names)
     hint = f"; did you mean '{likeliest}'?" if likeliest else "."
     if len(names) > MANY:
         similar = difflib.get_close_matches(name, names, n=SIMILAR, cutoff=0.0)

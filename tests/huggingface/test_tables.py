@@ -33,6 +33,7 @@ from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mina import Mina
 from unmask.models.mobilebert import MobileBert
+from unmask.models.modernbert import ModernBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
@@ -73,6 +74,9 @@ CONFIGS: dict[str, Any] = {
     "ELECTRA": Electra(**STACK),
     "MobileBERT": MobileBert(**SIZES, hidden=8, factor=2, bottleneck=4),
     "IB-BERT": IbBert(**SIZES, hidden=8, factor=2, bottleneck=16),
+    "ModernBERT": ModernBert(**STACK, local=4),
+    "ModernBERT, untied": ModernBert(**STACK, every=1, tied=False, norm_bias=True, attention_bias=True),
+    "ModernBERT, without a bias": ModernBert(**STACK, every=2, decoder_bias=False, pooling="mean"),
     "ELMo": Elmo(vocabulary=V, **SPELLED, dim=8, layers=2, hidden=16),
     "GPT": Gpt(**SIZES, length=12),
     "GPT-2": Gpt2(**SIZES, length=12),
@@ -176,7 +180,20 @@ OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regr
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
 """Heads of a folder, where it has not those that `build` gives by default."""
 NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
-PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5", "ViT and")
+PUBLISHED = (
+    "BERT",
+    "RoBERTa",
+    "ALBERT",
+    "ELECTRA",
+    "MobileBERT",
+    "ModernBERT",
+    "GPT",
+    "GPT-2",
+    "Marian",
+    "Pegasus",
+    "T5",
+    "ViT and",
+)
 
 
 def heads_of(config: Any) -> list[dict[str, Head] | None]:

@@ -12,9 +12,11 @@ from unmask.cli import (
     answering,
     bench,
     cluster,
+    completion,
     data,
     export,
     generation,
+    labelled,
     lecture,
     process,
     push,
@@ -24,6 +26,7 @@ from unmask.cli import (
     translation,
     words,
 )
+from unmask.cli.ending import remark
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.cli.terminal import harmless_streams
 from unmask.errors import UnmaskError
@@ -34,6 +37,19 @@ __all__ = ["main", "parser"]
 DESCRIPTION = (
     "BERT and its family: pre-train, fine-tune, evaluate, predict and look inside, on your own text and hardware."
 )
+
+MORE = "The options of a verb: unmask VERB --help. All of them, with their defaults: unmask VERB --help-all."
+
+SECTIONS = {
+    "start here": ("quickstart", "recipes", "completion", "help"),
+    "prepare data": ("corpus", "vocabulary", "cluster"),
+    "train": ("pretrain", "finetune", "train"),
+    "use a model": ("predict", "embed", "translate", "generate", "words"),
+    "measure": ("evaluate", "baseline", "probe", "glue", "bench"),
+    "look inside": ("show", "report", "lecture"),
+    "serve and share": ("serve", "export", "push"),
+}
+"""What a person wants -> the verbs that do it, in the order of the help."""
 
 STOPPED = 128
 """Exit status after a signal, less the number of the signal: the convention of shells and schedulers."""
@@ -57,6 +73,7 @@ def _run(given: list[str]) -> None:
         options, rest = parser().parse_known_args(given)
         fields = overrides(rest)
         local_models(options, fields)
+        remark(options, fields)
         options.run(options, fields)
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would continue with half a run
             sys.exit(STOPPED + Interrupt.heard)
@@ -82,26 +99,33 @@ def parser() -> Parser:
     """The parser of all verbs, in the order in which people use them."""
     from unmask import __version__
 
-    whole = Parser(prog="unmask", description=DESCRIPTION, allow_abbrev=False)
+    whole = Parser(prog="unmask", description=DESCRIPTION, epilog=MORE)
     whole.add_argument("--version", action="version", version=f"unmask {__version__}")
     verbs = whole.add_subparsers(metavar="verb", required=True)
-    training.add_quickstart(verbs)
-    data.add_verbs(verbs)
-    training.add_verbs(verbs)
-    cluster.add_verbs(verbs)
-    translation.add_training(verbs)
-    answering.add_verbs(verbs)
-    translation.add_answering(verbs)
-    generation.add_verbs(verbs)
-    words.add_verbs(verbs)
-    show.add_verbs(verbs)
-    lecture.add_verbs(verbs)
-    export.add_verbs(verbs)
-    push.add_verbs(verbs)
-    serve.add_verbs(verbs)
-    bench.add_verbs(verbs)
-    training.add_report(verbs)
-    add_verb(verbs, "help", _help, "Show this, or the help of a verb: unmask help corpus build.").add_argument(
+    whole.sections = SECTIONS
+    for add in (
+        training.add_quickstart,
+        data.add_verbs,
+        cluster.add_verbs,
+        training.add_verbs,
+        labelled.add_verbs,
+        translation.add_training,
+        answering.add_verbs,
+        translation.add_answering,
+        generation.add_verbs,
+        generation.add_older,
+        words.add_verbs,
+        show.add_verbs,
+        lecture.add_verbs,
+        export.add_verbs,
+        push.add_verbs,
+        serve.add_verbs,
+        bench.add_verbs,
+        training.add_report,
+    ):
+        add(verbs)
+    completion.add_verbs(verbs, parser)
+    add_verb(verbs, "help", _help, "show this, or the help of a verb: unmask help corpus build").add_argument(
         "verbs", nargs="*", metavar="verb", help="a verb, followed by one of its own verbs if it has any"
     )
     return whole

@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
 from unmask.cli.data import print_losses
+from unmask.cli.help import add_field, add_fields
 from unmask.cli.parser import (
-    add_field,
+    ALL,
+    Parser,
+    add_group,
+    add_hidden,
     add_verb,
     answering_options,
+    backend_option,
     encoding_option,
     given_lines,
     of_rows,
@@ -45,18 +50,31 @@ _MODES = {
 
 
 def add_verbs(verbs: Any) -> None:
+    _add_evaluate(verbs)
+    _add_predict(verbs)
+    glue = add_group(verbs, "glue", "submit to the GLUE benchmark, or print its table")
+    _submit_options(add_verb(glue, "submit", _submit, SUBMIT))
+    _table_options(add_verb(glue, "table", _glue_table, TABLE))
+    _submit_options(add_hidden(verbs, "submit", _submit))
+    _table_options(add_hidden(verbs, "glue-table", _glue_table))
+
+
+def _add_evaluate(verbs: Any) -> None:
     sub = add_verb(
         verbs,
         "evaluate",
         _evaluate,
-        "Score a model on labelled rows, on translations, or on text.",
+        "score a model on labelled rows, translations or text",
+        about="Score a model on labelled rows (--data), on pairs of texts (--pairs), on text (--text), or on pairs of "
+        "sentences (--minimal-pairs).",
         fields=True,
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME; with "
         "--shots, also --template, --names and --normalise; with --pairs, the search takes those of "
         "`unmask translate --fields`.",
     )
-    sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
-    what = sub.add_mutually_exclusive_group(required=True)
+    sub.more_help = _evaluating_help
+    data = sub.group("what goes in")
+    what = data.add_mutually_exclusive_group(required=True)
     what.add_argument("--data", metavar="FILE", help="labelled rows")
     what.add_argument(
         "--pairs",
@@ -77,93 +95,120 @@ def add_verbs(verbs: Any) -> None:
         metavar="FILE",
         help="pairs of a grammatical and an ungrammatical sentence, in the format of BLiMP",
     )
-    sub.add_argument(
+    text_options(data)
+    model = sub.group("the model")
+    model.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
+    answering_options(model)
+    rows = sub.group("with --data")
+    add_field(rows, "--rows.text", "NAME", "column of the text, if it does not have the usual name")
+    add_field(rows, "--pair", "NAME", "column of the second text of a pair")
+    add_field(rows, "--label", "NAME", "column of the label")
+    add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds")
+    rows.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
+    rows.add_argument(
+        "--shots", type=int, metavar="K", help="prompt a language model with K examples; also with --pairs and --known"
+    )
+    add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
+    rows.add_argument(
+        "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
+    )
+    search_options(rows)
+    pairs = sub.group("with --pairs")
+    pairs.add_argument(
         "--columns",
         metavar="SOURCE,TARGET",
-        help="with --pairs: columns of a table (default: the usual names); numbers, such as 1,2, for a table without a "
-        "header",
+        help="columns of a table (default: the usual names); numbers, such as 1,2, for a table without a header",
     )
-    sub.add_argument(
+    pairs.add_argument(
         "--metric",
         metavar="NAME",
-        help="with --pairs: bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one "
-        "right form",
+        help="bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one right form",
     )
-    sub.add_argument(
+    add_field(pairs, "--beam-size", "N", "hypotheses that the search keeps", default="of the folder")
+    pairs.add_argument(
         "--known",
         nargs="+",
         metavar="FILE",
-        help="with --pairs: training pairs, to compare with their most frequent target, and that of the nearest source",
+        help="training pairs, to compare with their most frequent target, and that of the nearest source",
     )
-    sub.add_argument("--turns", type=int, metavar="N", help="with --pairs: previous turns of a dialogue to read")
-    sub.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
-    text_options(sub)
-    sub.add_argument(
-        "--window", type=int, metavar="N", help="with --text: tokens read at once (default: the most the model takes)"
-    )
-    sub.add_argument(
-        "--stride", type=int, metavar="N", help="with --text: tokens between window starts (default: half a window)"
-    )
-    sub.add_argument(
+    pairs.add_argument("--turns", type=int, metavar="N", help="previous turns of a dialogue to read")
+    pairs.add_argument("--force", action="store_true", help="score text even if it looks tokenised")
+    text = sub.group("with --text and --minimal-pairs")
+    text.add_argument("--window", type=int, metavar="N", help="tokens read at once (default: the most the model takes)")
+    text.add_argument("--stride", type=int, metavar="N", help="tokens between window starts (default: half a window)")
+    text.add_argument(
         "--as-corpus",
         action="store_true",
-        help="with --text: join the sentences with single spaces, as `unmask corpus build` does",
+        help="join the sentences with single spaces, as `unmask corpus build` does",
     )
-    sub.add_argument(
-        "--shots",
-        type=int,
-        metavar="K",
-        help="with --data, or --pairs and --known: prompt a language model with K examples",
-    )
-    sub.add_argument(
-        "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
-    )
-    add_field(sub, "--rows.text", "NAME", "with --data: column of the text, if it does not have the usual name")
-    add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
-    add_field(sub, "--label", "NAME", "with --data: column of the label")
-    add_field(sub, "--benchmark", "NAME", "with --data: the public data set that the folder holds")
-    add_field(sub, "--task", "NAME", "with --shots: classification or multiple-choice")
-    add_field(sub, "--beam-size", "N", "with --pairs: hypotheses that the search keeps")
-    sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
-    search_options(sub)
-    sub.add_argument("--json", action="store_true", help="print JSON")
-    sub.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
-    answering_options(sub)
-    sub.add_argument("--force", action="store_true", help="with --pairs: score text even if it looks tokenised")
+    text.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
+    output = sub.group("output")
+    output.add_argument("--json", action="store_true", help="print JSON")
+    output.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
+    sub.add_argument(ALL, action="store_true", help="show every option in groups, with its default, and stop")
+
+
+def _evaluating_help(sub: Parser, _: list[str], given: dict[str, str], every: bool) -> None:
+    if every:
+        from unmask.generate import Search
+        from unmask.runs.in_context import InContext
+        from unmask.tasks.registry import task_named, usual_task
+
+        rows = task_named(given.get("task", usual_task())).rows_class()
+        add_fields(sub, rows, "with --data", leave_out=(*rows.LEARNING, "text"))
+        add_fields(sub, InContext(), "with --shots", leave_out=rows.places())
+        add_fields(sub, Search(), "with --pairs")
+
+
+def _add_predict(verbs: Any) -> None:
     sub = add_verb(
         verbs,
         "predict",
         _predict,
-        "Predict what the model was trained for: masked tokens, labels, tags, answers to questions.",
+        "predict masked tokens, labels, tags, answers to questions",
+        about="Predict what the model was trained for: masked tokens, labels, tags, answers to questions.",
     )
-    sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     sub.add_argument("texts", nargs="*", help="texts; without any, lines of --file or of standard input")
-    sub.add_argument(
+    data = sub.group("what goes in")
+    data.add_argument(
         "--file",
         metavar="FILE",
         help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
         "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
         "choices also SWAG, ARC or DREAM",
     )
-    encoding_option(sub)
-    sub.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, the format of SQuAD's scripts")
-    sub.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
-    sub.add_argument(
+    encoding_option(data)
+    record_options(data)
+    model = sub.group("the model")
+    model.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
+    answering_options(model)
+    backend_option(model)
+    answers = sub.group("answers")
+    answers.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
+    answers.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
+    search_options(answers)
+    output = sub.group("output")
+    output.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, the format of SQuAD's scripts")
+    output.add_argument(
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
-    sub.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
-    record_options(sub)
-    search_options(sub)
-    sub.add_argument(
+    output.add_argument(
         "--json", action="store_true", help="print one JSON object a line, for a MINA or HAN with where it looked"
     )
-    answering_options(sub)
-    sub = add_verb(verbs, "submit", _submit, "Predict the test rows of GLUE, and write the files of a submission.")
+
+
+SUBMIT = "Predict the test rows of GLUE, and write the files of a submission."
+TABLE = "Print the GLUE score of fine-tuned folders, on their dev rows."
+
+
+def _submit_options(sub: Parser) -> None:
     sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
     sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with one folder for each task")
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the files and submission.zip")
     answering_options(sub)
-    sub = add_verb(verbs, "glue-table", _glue_table, "Print the GLUE score of fine-tuned folders, on their dev rows.")
+
+
+def _table_options(sub: Parser) -> None:
     sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
     sub.add_argument("--wnli", action="store_true", help="include WNLI, which published averages leave out")
 
@@ -276,7 +321,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)

@@ -20,7 +20,7 @@ class Moved(argparse.Action):
 
 
 def add_verbs(verbs: Any) -> None:
-    help = "Print how to run the benchmarks, which are in a checkout of unmask."
+    help = "print how to run the benchmarks, which are in a checkout of unmask"
     sub = add_verb(verbs, "bench", _refuse, help, fields=True, more="It takes the arguments of `make bench`.")
     sub.add_argument("words", nargs="*", action=Moved, metavar="ARG", help="rows and options of `make bench`")
 

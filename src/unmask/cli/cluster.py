@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_field, add_verb, needed, print_fields
+from unmask.cli.ending import suggest
+from unmask.cli.help import add_field, add_fields, needed
+from unmask.cli.parser import Parser, add_verb, field_options, print_fields
 from unmask.errors import UnmaskError
 
 RECIPE = "hubert-tiny"
@@ -18,29 +20,43 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "cluster",
         _cluster,
-        "Cluster the frames of recordings, as labels for HuBERT: unmask cluster --data FOLDER --out FOLDER.",
+        "cluster the frames of recordings, as labels for HuBERT",
+        about="Cluster the frames of recordings, as labels for HuBERT: unmask cluster --data FOLDER --out FOLDER.",
         fields=True,
     )
-    needed(sub.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of recordings"))
-    needed(sub.add_argument("--out", metavar="FOLDER", help="folder for the labels, or of all iterations"))
-    add_field(sub, "--model", "FOLDER", "model whose states are clustered (default: MFCC are)")
-    add_field(sub, "--layer", "N", "layer of the states, from 1 (default: the middle one)")
-    add_field(sub, "--clusters", "N", "number of clusters (100); with --iterations one for each, such as 100,500")
-    add_field(sub, "--sample", "N", "most frames that the centres are computed from (200000)")
-    add_field(sub, "--rate", "N", "samples a second of the model that will learn the labels (16000)")
-    add_field(sub, "--hop", "N", "samples from one of its frames to the next (320)")
-    add_field(sub, "--window", "N", "samples of a frame (400)")
-    sub.add_argument(
+    sub.more_help = _cluster_help
+    data = sub.group("what goes in")
+    needed(data.add_argument("--data", nargs="+", default=[], metavar="FOLDER", help="folders of recordings"))
+    model = sub.group("the model")
+    add_field(model, "--model", "FOLDER", "model whose states are clustered (default: MFCC are)")
+    add_field(model, "--layer", "N", "layer of the states, from 1 (default: the middle one)")
+    frames = sub.group("frames and clusters")
+    add_field(frames, "--clusters", "N", "number of clusters (100); with --iterations one for each, such as 100,500")
+    add_field(frames, "--sample", "N", "most frames that the centres are computed from", default=200000)
+    add_field(frames, "--rate", "N", "samples a second of the model that will learn the labels", default=16000)
+    add_field(frames, "--hop", "N", "samples from one of its frames to the next", default=320)
+    add_field(frames, "--window", "N", "samples of a frame", default=400)
+    train = sub.group("training")
+    train.add_argument(
         "--iterations",
         type=int,
         metavar="N",
         help="train N models: on clusters of MFCC, then on those of a layer of the model before; the same command "
         "continues what was stopped",
     )
-    sub.add_argument(
+    train.add_argument(
         "--recipe", metavar="NAME", help=f"with --iterations: recipe of the models ({RECIPE}), whose fields follow"
     )
-    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    output = sub.group("output")
+    needed(output.add_argument("--out", metavar="FOLDER", help="folder for the labels, or of all iterations"))
+    field_options(sub)
+
+
+def _cluster_help(sub: Parser, _: list[str], __: dict[str, str], every: bool) -> None:
+    if every:
+        from unmask.runs.clustering import LabelMaking
+
+        add_fields(sub, LabelMaking())
 
 
 def _cluster(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -61,7 +77,7 @@ def _cluster(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         labels = make_labels(config, options.data, options.out, show)
     print(describe(labels))
     data = " ".join(options.data)
-    print(f"Next: unmask pretrain {RECIPE} --data {data} --labels {options.out} --out runs/mine --minutes 30")
+    suggest(f"pretrain {RECIPE} --data {data} --labels {options.out} --out runs/mine --minutes 30")
 
 
 def _iterate(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from unmask.cli import media
+from unmask.cli.ending import suggest
 from unmask.cli.parser import add_group, add_verb, reading, text_options
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
@@ -29,9 +30,7 @@ SHOWN = 10  # most files named in the list of those that were not read exactly a
 
 
 def add_verbs(verbs: Any) -> None:
-    corpus = add_group(
-        verbs, "corpus", "Look at text, pictures, recordings or records of sensors, or turn them into a corpus."
-    )
+    corpus = add_group(verbs, "corpus", "check text, pictures, recordings or records, and build a corpus of them")
     sub = add_verb(
         corpus,
         "check",
@@ -80,7 +79,7 @@ def add_verbs(verbs: Any) -> None:
     text_options(sub)
     media.add_options(sub)
 
-    vocabulary = add_group(verbs, "vocabulary", "See how a vocabulary splits some text, or extend the vocabulary.")
+    vocabulary = add_group(verbs, "vocabulary", "see how a vocabulary splits text, or extend it")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder with a tokenizer")
     sub.add_argument("--data", nargs="+", required=True, metavar="FILE", help="files or folders")
@@ -150,7 +149,7 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
     run = _next_run(options, built)
     if run == "bert-mini" and built.split("train").documents < 2:
         run += " --sentences none"  # next-sentence prediction needs a second document
-    print(f"Next: unmask pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
+    suggest(f"pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 
 
 def _build(options: argparse.Namespace) -> Corpus:
@@ -285,7 +284,7 @@ def _vocabulary_extend(options: argparse.Namespace, _: dict[str, str]) -> None:
     texts = _documents(options, options.data, statistics)
     print(vocabulary_extension.extend(options.model, texts, options.pieces, options.out, least=options.least).summary())
     print_losses(statistics)
-    print(f"Next: unmask corpus build --tokenizer {options.out} --data ... --out corpora/mine")
+    suggest(f"corpus build --tokenizer {options.out} --data ... --out corpora/mine")
 
 
 def _documents(options: argparse.Namespace, paths: Sequence[str], statistics: TextStatistics) -> Any:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from unmask.cli.ending import suggest
+
 
 def build(make: Callable[..., Any], items: Any, options: argparse.Namespace, names: Sequence[str], recipe: str) -> None:
     """Build a corpus, and say which command trains on it.
@@ -22,7 +24,7 @@ def build(make: Callable[..., Any], items: Any, options: argparse.Namespace, nam
     with progress() as show:
         built = make(items, Path(options.out), workers=options.workers, progress=show, **_given(options, names))
     print(built.summary())
-    print(f"Next: unmask pretrain {recipe} --corpus {options.out} --out runs/mine --minutes 30")
+    suggest(f"pretrain {recipe} --corpus {options.out} --out runs/mine --minutes 30")
 
 
 def check(inspect: ModuleType, items: Any, options: argparse.Namespace, names: Sequence[str] = ()) -> None:

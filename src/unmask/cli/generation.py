@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_field, add_verb, counted, encoding_option, needed, print_fields
+from unmask.cli.help import add_field, add_fields, needed
+from unmask.cli.parser import Parser, add_hidden, add_verb, counted, encoding_option, field_options, print_fields
 from unmask.cli.terminal import coloured
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError
@@ -21,30 +22,49 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "generate",
         _generate,
-        "Continue texts with a language model, or a recording with a WaveNet; --fields lists the settings of sampling, "
-        "with --search of the search.",
+        "continue texts with a language model, or a recording with a WaveNet",
+        about='Continue texts with a language model, or a recording with a WaveNet: unmask generate --model FOLDER "A '
+        'text".',
         fields=True,
     )
-    model = "folder of a language model or a WaveNet, such as `unmask pretrain gpt-tiny` or `wavenet-tiny` makes"
-    needed(sub.add_argument("--model", metavar="FOLDER", help=model))
+    sub.more_help = _generating_help
     sub.add_argument("texts", nargs="*", help="prompts, or a recording; without any, the beginning is empty")
-    sub.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
-    encoding_option(sub)
-    sub.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
-    add_field(sub, "--temperature", "X", "below 1, likely tokens are drawn more often; above 1, less often")
-    add_field(sub, "--top-k", "N", "sample from the N most probable tokens")
-    add_field(sub, "--top-p", "X", "sample from the most probable tokens whose probabilities add up to X")
-    add_field(sub, "--samples", "N", "texts for each prompt")
-    add_field(sub, "--max-length", "N", "most tokens to generate")
-    add_field(sub, "--beam-size", "N", "with --search: hypotheses that the search keeps")
-    add_field(sub, "--n-best", "N", "with --search: texts for each prompt")
-    sub.add_argument("--seconds", type=float, metavar="N", help="with a WaveNet: seconds of sound to write to --out")
-    sub.add_argument("--out", metavar="FILE", help="with a WaveNet: FILE.wav")
-    sub.add_argument("--json", action="store_true", help="print one JSON object a line")
-    sub.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
-    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    data = sub.group("what goes in")
+    data.add_argument("--file", metavar="FILE", help="a file with one prompt a line")
+    encoding_option(data)
+    model = "folder of a language model or a WaveNet, such as `unmask pretrain gpt-tiny` or `wavenet-tiny` makes"
+    group = sub.group("the model")
+    needed(group.add_argument("--model", metavar="FOLDER", help=model))
+    group.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
+    drawn = sub.group("sampling")
+    add_field(drawn, "--max-length", "N", "most tokens to generate", default=100)
+    add_field(drawn, "--samples", "N", "texts for each prompt", default=1)
+    add_field(drawn, "--temperature", "X", "below 1, likely tokens are drawn more often; above 1, less", default=1.0)
+    add_field(drawn, "--top-k", "N", "sample from the N most probable tokens; 0: from all", default=0)
+    add_field(drawn, "--top-p", "X", "sample from the most probable tokens that add up to X", default=1.0)
+    add_field(drawn, "--seed", "N", "seed of the samples", default=0)
+    search = sub.group("search")
+    search.add_argument("--search", action="store_true", help="search for the most probable text instead of sampling")
+    add_field(search, "--beam-size", "N", "with --search: hypotheses that the search keeps", default=1)
+    add_field(search, "--n-best", "N", "with --search: texts for each prompt", default=1)
+    output = sub.group("output")
+    output.add_argument("--seconds", type=float, metavar="N", help="with a WaveNet: seconds of sound to write to --out")
+    output.add_argument("--out", metavar="FILE", help="with a WaveNet: FILE.wav")
+    output.add_argument("--json", action="store_true", help="print one JSON object a line")
+    field_options(sub, values="the sampling, or with --search of the search,")
 
-    sub = add_verb(verbs, "units", _units, "Show the activation of a unit of a recurrent network along a text.")
+
+def add_units(group: Any) -> None:
+    """Add the view of the units of a recurrent network to the verb `show`."""
+    _units_options(add_verb(group, "units", _units, "The activation of a unit of a recurrent network along a text."))
+
+
+def add_older(verbs: Any) -> None:
+    """Add `units` as version 0.1 spelled it."""
+    _units_options(add_hidden(verbs, "units", _units))
+
+
+def _units_options(sub: Parser) -> None:
     sub.add_argument("--model", required=True, metavar="FOLDER", help="folder of a recurrent network")
     sub.add_argument("text", help="a text; @FILE reads one from a file")
     encoding_option(sub)
@@ -52,6 +72,14 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument("--unit", type=int, help="number of the unit, from 0 (default: the unit that changes most)")
     sub.add_argument("--next", type=int, default=5, metavar="N", help="likeliest next tokens under each; 0 for none")
     sub.add_argument("--out", "--html", metavar="FILE", help="write an HTML page to this file")
+
+
+def _generating_help(sub: Parser, _: list[str], __: dict[str, str], every: bool) -> None:
+    if every:
+        from unmask.serve.continuation import sampling, searching
+
+        add_fields(sub, sampling(), "sampling")
+        add_fields(sub, searching(), "with --search")
 
 
 def _generate(options: argparse.Namespace, overrides: dict[str, str]) -> None:

@@ -15,7 +15,8 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "lecture",
         _lecture,
-        "Figures, tables and worked examples of lectures on these systems: list them, or run one by name.",
+        "figures, tables and worked examples of lectures, by name",
+        about="Figures, tables and worked examples of lectures on these systems: list them, or run one by name.",
     )
     verb.add_argument("name", nargs="?", metavar="NAME", help="an entry; without it, all are listed")
     verb.add_argument(

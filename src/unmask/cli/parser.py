@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import difflib
 import io
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from unmask.cli import settings
+from unmask.cli.help import REST, Field, More, add_field, formatter
+from unmask.cli.terminal import uncovered
+from unmask.config import refuse_foreign, same
 from unmask.errors import UnmaskError, unknown
 
 if TYPE_CHECKING:
     from unmask.config import Config
     from unmask.kernels.processor import Settled
 
+ALL = "--help-all"
 ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
 
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
@@ -27,79 +31,77 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 RESUME = "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none"
 
 
-class Field(argparse.Action):
-    """A field of a config that the help lists. The parser passes it on unchecked; the config checks it."""
-
-    def __call__(self, *_: Any) -> None:
-        raise AssertionError(f"{self.dest} is set aside before options are parsed")
-
-
-def needed(action: argparse.Action) -> None:
-    """Let help show an option as required. Every run needs it, but --fields and --resume do not."""
-    vars(action)["needed"] = True
-
-
-def _is_needed(action: argparse.Action) -> bool:
-    return action.required or getattr(action, "needed", False)
-
-
-def _required_first(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
-    return sorted(actions, key=lambda action: not _is_needed(action))
-
-
-class Help(argparse.HelpFormatter):
-    """Lists required options first, and shows the default of every option that has one."""
-
-    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
-        shown = [copy.copy(action) if _is_needed(action) else action for action in _required_first(actions)]
-        for action in shown:
-            action.required = _is_needed(action)
-        super().add_usage(usage, shown, groups, prefix)
-
-    def add_arguments(self, actions: Any) -> None:
-        super().add_arguments(_required_first(actions))
-
-    def _get_help_string(self, action: argparse.Action) -> str:
-        text, default = action.help or "", action.default
-        if not action.option_strings or "default" in text or default in (None, argparse.SUPPRESS, [], ()):
-            return text
-        if default is False:  # an option without a value
-            return text
-        shown = " ".join(map(str, default)) if isinstance(default, list) else str(default)
-        return f"{text} (default: {shown.replace('%', '%%')})"
-
-
 class Parser(argparse.ArgumentParser):
     """Raises errors of one sentence, which name the nearest verb or option that exists."""
 
     takes_fields: bool | None = None  # passes on unknown options, as `--name value`; None: its verbs decide
-    more_help: Callable[[Parser, Mapping[str, str]], None] | None = None  # adds fields that depend on given fields
-    late: Callable[[], None] | None = None  # adds fields that take time to find to the help
+    more_help: More | None = None  # adds options to the help
+    sections: Mapping[str, Sequence[str]] = {}  # title -> verbs, for a parser of many
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=Help, **settings)
+        super().__init__(allow_abbrev=False, **settings)
+        self._positionals.title, self._optionals.title = "arguments", "options"
+
+    def group(self, title: str) -> Any:
+        """The group of options with this title, which is made if there is none."""
+        found = next((group for group in self._action_groups if group.title == title), None)
+        return found or self.add_argument_group(title)
+
+    def add_argument_group(self, *given: Any, **settings: Any) -> Any:
+        added = super().add_argument_group(*given, **settings)
+        if last := getattr(self, "_optionals", None):  # they are shown last
+            self._action_groups.sort(key=lambda group: group is last)
+            last.title = REST
+        return added
+
+    def hide(self, option: str) -> None:
+        """Leave an option out of the help."""
+        self._option_string_actions[option].help = argparse.SUPPRESS
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.given = list(sys.argv[1:] if args is None else args)
-        known, fields = self._set_aside(self.given) if self.takes_fields else (self.given, [])
-        if self.more_help is not None and {"-h", "--help"} & set(known):
-            self.more_help(self, overrides(fields))
+        end = self.given.index("--") if "--" in self.given else len(self.given)
+        renamed = [word for item in self.given[:end] for word in self._renamed(item)]
+        known, fields = self._set_aside([*renamed, *self.given[end:]])
+        every = ALL in known
+        if self.more_help is not None and (every or {"-h", "--help"} & set(known)):
+            self.more_help(self, known, overrides(fields), every)
+        if every and self.takes_fields is not None:
+            self.print_help()
+            self.exit()
         options, rest = super().parse_known_args(known, namespace)
         if rest and self.takes_fields is False:
             self.error(f"{rest[0]!r} is not understood here (put a text of several words in quotes)")
         return options, rest + fields
+
+    def _renamed(self, item: str) -> list[str]:
+        """An argument, with the name that an option has here."""
+        name, equals, value = item.partition("=")
+        known = self._option_string_actions
+        if not name.startswith("--") or name == "--" or name in known or self.takes_fields is None:
+            return [item]
+        if (dashed := name.replace("_", "-")) in known:
+            return [dashed + equals + value]
+        here = same(name[2:], lambda own: f"--{own.replace('_', '-')}" in known)
+        if here is None:
+            if not self.takes_fields:
+                refuse_foreign(name[2:])
+            return [item]
+        own, set_to = here
+        option = f"--{own.replace('_', '-')}"
+        return [option, *([] if known[option].nargs == 0 else [set_to])] if set_to else [option + equals + value]
 
     def _set_aside(self, given: list[str]) -> tuple[list[str], list[str]]:
         """Split arguments into those that the parser knows and fields with their values, which it would take for
         positional arguments."""
         known: list[str] = []
         fields: list[str] = []
-        items = list(given)
+        items = list(given) if self.takes_fields else []
         while items:
             item = items.pop(0)
             name, equals, _ = item.partition("=")
             listed = self._option_string_actions.get(name)
-            if not item.startswith("--") or item == "--" or not (listed is None or isinstance(listed, Field)):
+            if not item.startswith("--") or item in ("--", ALL) or not (listed is None or isinstance(listed, Field)):
                 known.append(item)
                 continue
             fields.append(item)
@@ -107,13 +109,34 @@ class Parser(argparse.ArgumentParser):
                 fields.append(items.pop(0))
             elif not equals and listed is not None:
                 self.error(f"argument {name}: expected one argument")
-        return known, fields
+        return (known, fields) if self.takes_fields else (given, [])
 
     def format_help(self) -> str:
-        if self.late is not None:
-            add, self.late = self.late, None
-            add()
-        return super().format_help()
+        shown = self._get_formatter()
+        shown.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        shown.add_text(self.description)
+        for group in self._action_groups:
+            verbs = next((one for one in group._group_actions if isinstance(one, argparse._SubParsersAction)), None)
+            sections = self.sections if verbs is not None else {}
+            for title, names in sections.items():
+                shown.start_section(title)
+                assert verbs is not None
+                listed = {one.dest: one for one in verbs._choices_actions}
+                shown.add_arguments([listed[name] for name in names])
+                shown.end_section()
+            if not sections:
+                shown.start_section(group.title)
+                shown.add_text(group.description)
+                shown.add_arguments(group._group_actions)
+                shown.end_section()
+        shown.add_text(self.epilog)
+        return shown.format_help()
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        return formatter(self.prog)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(message, uncovered(file or sys.stderr))
 
     def error(self, message: str) -> NoReturn:
         known = {option for option in self._option_string_actions if option.startswith("--")}
@@ -147,60 +170,63 @@ class Parser(argparse.ArgumentParser):
         raise unknown(f"value of {(action.option_strings or [action.dest])[0]}:", str(value), action.choices)
 
 
-def add_verb(verbs: Any, name: str, run: Run, help: str, *, fields: bool = False, more: str = "") -> Parser:
-    """Add a verb. With `fields`, it passes unknown options on as `--name value`, and its help ends with `more`, which
-    says where to find the fields that the help does not list (`add_field`)."""
-    epilog = (more or "Further fields are set as --NAME VALUE; --fields lists them all.") if fields else None
-    verb: Parser = verbs.add_parser(name, help=help, description=help, epilog=epilog, allow_abbrev=False)
+def add_verb(
+    verbs: Any, name: str, run: Run, help: str, *, about: str = "", fields: bool = False, more: str = "", **shown: Any
+) -> Parser:
+    """Add a verb.
+
+    help    one line for the list of verbs
+    about   the description in its own help (default: `help`)
+    fields  whether it passes unknown options on as `--name value`
+    more    the end of its help; with `fields`, where to find the fields that the help does not list (`add_field`)
+    """
+    verb: Parser = verbs.add_parser(name, help=help, description=about or _sentence(help), epilog=more or None)
     verb.set_defaults(run=run)
     verb.takes_fields = fields
     return verb
 
 
-def add_field(parser: argparse.ArgumentParser, name: str, value: str, help: str) -> argparse.Action:
-    """List a field among the options of a verb that passes fields on; `value` is the placeholder in its help."""
-    return parser.add_argument(name, action=Field, metavar=value, default=argparse.SUPPRESS, help=help)
+def _sentence(help: str) -> str:
+    return f"{help[:1].upper()}{help[1:].removesuffix('.')}." if help else ""
 
 
-def add_fields(
-    parser: argparse.ArgumentParser, title: str, configs: Iterable[Config], leave_out: Collection[str] = ()
-) -> None:
-    """List the fields of some configs as a group of options, with the help in their docstrings, unless they are listed
-    already."""
-    group = parser.add_argument_group(title)
-    for config in configs:
-        texts = type(config).field_help()
-        for name, default in config.places().items():
-            option = "--" + name.replace("_", "-")
-            if name in leave_out or option in parser._option_string_actions:
-                continue
-            shown = "yes" if default is True else default
-            usual = "" if default in (None, False) or "default" in texts[name] else f" (default: {shown})"
-            group.add_argument(
-                option,
-                action=Field,
-                metavar={bool: "YES", int: "N", float: "X"}.get(type(default), "NAME"),
-                default=argparse.SUPPRESS,
-                help=(texts[name] + usual).replace("%", "%%"),
-            )
+def add_hidden(verbs: Any, name: str, run: Run, **settings: Any) -> Parser:
+    """Add an older spelling of a verb, which no list shows."""
+    verb = add_verb(verbs, name, run, "", **settings)
+    verbs._choices_actions.pop()
+    return verb
 
 
-def add_fields_late(parser: argparse.ArgumentParser, title: str, find: Callable[[], Mapping[str, str]]) -> None:
-    """List further fields under a title when the help is shown: `find` returns the name and the help of each."""
+def field_options(sub: Parser, *, values: str = "the run", config: bool = False) -> None:
+    """Add the options that show the fields of a verb, with the values of `values`; with `config`, also those that read
+    and write them as a file."""
+    sub.add_argument(ALL, action="store_true", help="show every option in groups, with its default, and stop")
+    sub.add_argument("--fields", action="store_true", help=f"print every field of {values} with its value, and stop")
+    if config:
+        settings.add_options(sub)
 
-    def add() -> None:
-        group = parser.add_argument_group(title)
-        for name, text in find().items():
-            option, text = f"--{name.replace('_', '-')}", text.replace("%", "%%")
-            group.add_argument(option, action=Field, metavar="VALUE", default=argparse.SUPPRESS, help=text)
 
-    assert isinstance(parser, Parser)
-    parser.late = add
+def where_to_train(group: Any) -> None:
+    """Add the fields of the device and the precision of a training."""
+    add_field(group, "--device", "NAME", "where it runs: cpu, cuda, cuda:1; auto takes a GPU if any", default="auto")
+    add_field(group, "--precision", "NAME", "of products", default="auto", choices=("auto", "fp32", "bf16", "fp16"))
+
+
+def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
+    """Add the options of the folder of a run; returns the group and --out."""
+    group = sub.group("output")
+    out = group.add_argument("--out", metavar="FOLDER", help=help)
+    group.add_argument("--resume", action="store_true", help=RESUME)
+    if dry:
+        group.add_argument(
+            "--dry-run", action="store_true", help="print the size, memory and time of the run, and stop"
+        )
+    return group, out
 
 
 def add_group(verbs: Any, name: str, help: str) -> Any:
     """Add a verb that has verbs below it, and return the list that they are added to."""
-    return verbs.add_parser(name, help=help, description=help).add_subparsers(metavar="verb", required=True)
+    return verbs.add_parser(name, help=help, description=_sentence(help)).add_subparsers(metavar="verb", required=True)
 
 
 def text_options(parser: argparse.ArgumentParser) -> None:
@@ -234,6 +260,27 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
         help="bf16 multiplies in bfloat16: several times as fast on devices that support it, with nearly the same "
         "results; auto (default) uses it where it is known to be faster, and prints so; fp16 is for GPUs without it",
     )
+
+
+def backend_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the library that computes the answers."""
+    parser.add_argument(
+        "--backend",
+        type=_backend,
+        default="torch",
+        metavar="NAME",
+        help="what computes the answers of an encoder: torch; onnx, the graph that `unmask export` wrote into the "
+        "folder, by ONNX Runtime; auto, the faster of them for one text and for many, measured once and printed; or "
+        "FILE.pt2 of `unmask export --format aoti`, a program that is run: name only one that you trust",
+    )
+
+
+def _backend(value: str) -> str | Path:
+    if value in ("torch", "onnx", "auto"):
+        return value
+    if value.endswith(".pt2"):
+        return Path(value)
+    raise UnmaskError(f"--backend must be torch, onnx, auto or a file FILE.pt2, not '{value}'.")
 
 
 def say(settled: Settled) -> None:

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.parser import add_verb, answering_options, print_fields, say
+from unmask.cli.help import add_fields
+from unmask.cli.parser import Parser, add_verb, answering_options, backend_option, field_options, print_fields, say
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError, needs
 
@@ -20,31 +21,43 @@ def add_verbs(verbs: Any) -> None:
         verbs,
         "serve",
         _serve,
-        "Answer over HTTP: a JSON API and a page; --fields lists its limits.",
+        "answer over HTTP: a JSON API and a page",
+        about="Answer over HTTP: a JSON API, and a page for the browser.",
         fields=True,
-        more="Limits are set as --NAME VALUE; --fields lists them all.",
+        more="Limits are set as --NAME VALUE; --help-all lists them.",
     )
-    sub.add_argument(
+    sub.more_help = _serving_help
+    model = sub.group("the model")
+    model.add_argument(
         "--model",
         nargs="+",
         metavar="[NAME=]FOLDER",
         help="model folders, or word vectors; without any, the newest run in runs/",
     )
-    sub.add_argument(
+    model.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
+    model.add_argument("--top", type=int, default=5, help="predictions for each masked token")
+    answering_options(model)
+    backend_option(model)
+    where = sub.group("the address, and who may use it")
+    where.add_argument(
         "--host", default="127.0.0.1", metavar="NAME", help="address to listen on (default: %(default)s, this machine)"
     )
-    sub.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
-    sub.add_argument("--api-key-file", metavar="FILE", help="file with keys, one a line; every request must send one")
-    sub.add_argument(
+    where.add_argument("--port", type=int, default=8000, help="port to listen on; 0 takes a free one")
+    where.add_argument("--api-key-file", metavar="FILE", help="file with keys, one a line; every request must send one")
+    where.add_argument(
         "--allow-origin", nargs="+", default=(), metavar="ORIGIN", help="origins of other pages that may read answers"
     )
-    sub.add_argument(
+    where.add_argument(
         "--allow-host", nargs="+", default=(), metavar="NAME", help="further host names that requests may use"
     )
-    sub.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
-    sub.add_argument("--top", type=int, default=5, help="predictions for each masked token")
-    answering_options(sub)
-    sub.add_argument("--fields", action="store_true", help="list the limits that --NAME VALUE can set, and stop")
+    field_options(sub, values="the limits")
+
+
+def _serving_help(sub: Parser, _: list[str], __: dict[str, str], every: bool) -> None:
+    if every:
+        from unmask.serve.http.settings import Settings
+
+        add_fields(sub, Settings(), "limits")
 
 
 def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -62,7 +75,7 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
     if answers := served.predictor or served.translator:

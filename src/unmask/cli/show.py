@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from unmask.cli import generation
 from unmask.cli.parser import add_group, add_verb, counted
 from unmask.cli.show_recordings import add_part, clusters, features, part_of
 from unmask.cli.signals import of_record, record_options
@@ -19,9 +20,8 @@ Data = dict[str, Any]
 
 
 def add_verbs(verbs: Any) -> None:
-    group = add_group(
-        verbs, "show", "Show the inside of a model as one HTML page or picture: attention, beam, embeddings and more."
-    )
+    group = add_group(verbs, "show", "see inside a model, as a page or picture: attention, beam, embeddings, units")
+    generation.add_units(group)
     sub = _verb(group, "attention", _attention, "Which tokens attend to which, in every layer and head.")
     _model(sub)
     sub.add_argument(
@@ -170,7 +170,7 @@ def _verb(
             draw(out, data)
         print(f"{name.capitalize()} -> {out}")
 
-    more = "Fields of the recipe are set as --NAME VALUE; `unmask pretrain RECIPE --fields` lists them."
+    more = "Fields of the recipe are set as --NAME VALUE; `unmask pretrain RECIPE --help-all` lists them."
     sub = add_verb(group, name, run, help, fields=fields, more=more if fields else "")
     sub.add_argument("--out", required=True, metavar="FILE", help="FILE.html, FILE.png or FILE.svg")
     return sub

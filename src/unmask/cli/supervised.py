@@ -6,20 +6,21 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli.ending import suggest
+from unmask.cli.labelled import OTHERS, of_facts, timed
 from unmask.cli.parser import print_fields
-from unmask.cli.training import OTHERS
+from unmask.cli.settings import Settings, print_config
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
     from unmask.tasks.stand_in import StandIn
 
-LENGTH = {"epochs", "least_steps", "fit.epochs", "fit.least_steps"}  # fields that replace the minutes of a recipe
 CORPORA = Path("corpora")
 SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
 """Split -> the names of its folder beside a folder `train`."""
 
 
-def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings | None = None) -> None:
     """Train the model of a recipe on labelled rows; without data on those of its task."""
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
@@ -43,15 +44,22 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             )
     else:
         config = supervised_recipes.find(options.system)
+        if file is not None:
+            recipe_config = config
+            config = file.config(of_facts, lambda: timed(recipe_config, file.facts["config"].get("fit", {})), **OTHERS)
         assert config.page is not None
         if "task" in overrides:  # what the model reads decides it, not the rows
             config = config.replace(task=task_of_page(overrides["task"], config.page))
             overrides = {name: value for name, value in overrides.items() if name != "task"}
-        if LENGTH & {name.replace("-", "_") for name in overrides}:
-            config = config.replace(fit={"minutes": None})
+        config = timed(config, overrides)
         config.override(overrides, **OTHERS)  # an unknown field is an error before data are written
-        stand_in = None if options.data or options.fields else config.kind.stand_in(config.page)
-        config = config.replace(rows=_rows(options, stand_in))
+        kept = options.fields or options.print_config or config.rows.train
+        stand_in = None if options.data or kept else config.kind.stand_in(config.page)
+        if options.data or stand_in is not None or not config.rows.train:
+            config = config.replace(rows=_rows(options, stand_in))
+        else:  # those of --config
+            given = {"dev": options.dev[0] if options.dev else None, "test": options.test}
+            config = config.replace(rows={split: path for split, path in given.items() if path})
         if stand_in is not None:
             config = config.replace(options=stand_in.options, fit={"minutes": 2.0 if config.fit.minutes else None})
         config = config.override(overrides, **OTHERS)
@@ -59,6 +67,9 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             config = config.replace(rows={"test": None})
         for part in (config.options, config.transfer, config.distillation):
             part.check()
+    if options.print_config:
+        print_config("train", config, recipe=options.system)
+        return
     if options.fields:
         print_fields(config)
         return
@@ -71,6 +82,8 @@ def train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     try:
         run = cross_validate if config.rows.in_turn else finetune
         run(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
+        if not config.rows.in_turn and distributed.is_main():
+            suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
     except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)

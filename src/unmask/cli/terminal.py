@@ -33,7 +33,12 @@ class Harmless:
 
 def coloured() -> Any:
     """Standard output without escaping, for text that has colours and whose foreign parts `harmless` has escaped."""
-    return getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    return uncovered(sys.stdout)
+
+
+def uncovered(stream: Any) -> Any:
+    """A stream without escaping, for text of our own."""
+    return getattr(stream, "rich_proxied_file", stream)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Verbs of translation: train, systems and translate; and the function of `evaluate --pairs`."""
+"""Verbs of translation: train and translate; and the function of `evaluate --pairs`."""
 
 from __future__ import annotations
 
@@ -9,71 +9,102 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
+from unmask.cli.help import add_field, add_fields, needed
 from unmask.cli.parser import (
     ENCODING,
-    RESUME,
-    add_field,
+    Parser,
     add_verb,
     answering_options,
     carried_out,
     check_run,
     encoding_option,
+    field_options,
     given_lines,
-    needed,
     print_fields,
+    run_output,
     say,
+    where_to_train,
 )
+from unmask.cli.settings import print_config, settings_of
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # recipe of a run with --from and no system
 
 
 def add_training(verbs: Any) -> None:
-    """Add the verbs of training."""
+    """Add the verb of training from new weights."""
     sub = add_verb(
         verbs,
         "train",
         _train,
-        "Train a translation system on pairs of texts (by default on dates), or a classifier on labelled pictures (by "
-        "default on digits), recordings (by default on synthesised words) or records of sensors (by default on "
-        "synthesised electrocardiograms), from new weights: unmask train NAME.",
+        "train a translator, or a classifier of pictures, recordings, records or texts, from new weights",
+        about="Train a system from new weights: unmask train NAME. A translation system learns from pairs of texts (by "
+        "default dates), the others from labelled pictures (by default digits), recordings (by default synthesised "
+        "words), records of sensors (by default synthesised electrocardiograms) or texts.",
         fields=True,
+        more="The defaults are those of the system: unmask train NAME --help-all shows them.",
     )
-    sub.add_argument("system", metavar="NAME", nargs="?", help="a name of `unmask systems`")
-    sub.add_argument(
-        "--from",
-        dest="start",
-        metavar="FOLDER",
-        help="model folder to continue from, such as one of T5; needs no system",
+    sub.more_help = _training_help
+    sub.add_argument("system", metavar="NAME", nargs="?", help="a name from `unmask recipes --of train`")
+    data = sub.group("what goes in")
+    data.add_argument(
+        "--train", nargs="+", metavar="FILE", help="the training data, of pairs or of labelled rows: see below"
     )
-    sub.add_argument(
+    data.add_argument(
         "--pairs",
         nargs="+",
         metavar="FILE",
-        help="two aligned files (or .npy and texts), one table, a file of dialogues, trees or commands, "
-        "hub:owner/name, or a folder of pictures with captions.tsv",
+        help="pairs of texts: two aligned files (or .npy and texts), one table, a file of dialogues, trees or "
+        "commands, hub:owner/name, or a folder of pictures with captions.tsv",
     )
-    sub.add_argument(
+    data.add_argument(
         "--data",
         metavar="FOLDER",
         help="labelled rows: a table of texts, or of pictures, recordings or records; a folder with a subfolder for "
         "each class; a folder with folders train, dev and test of this form",
     )
-    sub.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
-    sub.add_argument("--test", metavar="FILE", help="labelled rows that are scored at the end")
-    sub.add_argument("--out", metavar="FOLDER", help="folder of the run (default: runs/SYSTEM; required with --from)")
-    add_field(sub, "--minutes", "N", "minutes of training; use --steps, or --epochs for labelled rows, instead")
-    add_field(sub, "--steps", "N", "optimiser steps of a translation system")
-    add_field(sub, "--lr", "X", "peak learning rate")
-    add_field(sub, "--tokens", "N", "target tokens of a step")
-    add_field(sub, "--vocabulary.size", "N", "pieces to learn")
-    add_field(sub, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
-    add_field(sub, "--columns", "SOURCE,TARGET", "columns of a table, if they do not have the usual names")
-    add_field(sub, "--encoding", "NAME", ENCODING)
-    sub.add_argument("--resume", action="store_true", help=RESUME)
-    sub.add_argument("--dry-run", action="store_true", help="print the size, memory and time of the run, and stop")
-    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
-    add_verb(verbs, "systems", _systems, "List the systems for `unmask train`.")
+    data.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
+    data.add_argument("--test", metavar="FILE", help="labelled rows that are scored at the end")
+    add_field(data, "--columns", "SOURCE,TARGET", "columns of a table of pairs, if they do not have the usual names")
+    add_field(data, "--encoding", "NAME", ENCODING)
+    model = sub.group("the model")
+    model.add_argument(
+        "--from",
+        dest="start",
+        metavar="FOLDER",
+        help="model folder to continue from, such as one of T5; needs no system",
+    )
+    add_field(model, "--vocabulary.size", "N", "pieces that a translation system learns", default="of the system")
+    add_field(model, "--max-length", "N", "tokens of the longest text", default="of the system")
+    train = sub.group("training")
+    add_field(
+        train, "--minutes", "N", "minutes; --steps, or --epochs for labelled rows, instead", default="of the system"
+    )
+    add_field(train, "--steps", "N", "optimiser steps of a translation system")
+    add_field(train, "--epochs", "N", "passes over labelled rows")
+    add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="of the system")
+    add_field(train, "--tokens", "N", "target tokens of a step of a translation system", default="of the system")
+    add_field(train, "--batch-size", "N", "labelled rows of a step", default="of the system")
+    add_field(train, "--seed", "N", "seed of weights and order", default=0)
+    where_to_train(train)
+    add_field(train, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
+    run_output(sub, "folder of the run (default: runs/SYSTEM; required with --from)")
+    field_options(sub, config=True)
+
+
+def _training_help(sub: Parser, words: list[str], _: dict[str, str], every: bool) -> None:
+    """List the fields of a system."""
+    if not every:
+        return
+    from unmask.runs import supervised_recipes
+    from unmask.runs.translation import Translation, systems
+
+    named = next((word for word in words if word in {**systems.names(), **supervised_recipes.names()}), None)
+    if named in supervised_recipes.names():
+        add_fields(sub, supervised_recipes.find(str(named)))
+    else:
+        add_fields(sub, systems.find(named) if named else Translation())
 
 
 def add_answering(verbs: Any) -> None:
@@ -82,33 +113,44 @@ def add_answering(verbs: Any) -> None:
         verbs,
         "translate",
         _translate,
-        "Translate lines of text, or vectors, or caption pictures: unmask translate --model FOLDER < FILE.",
+        "translate lines of text, or caption pictures",
+        about="Translate lines of text, or vectors, or caption pictures: unmask translate --model FOLDER < FILE.",
         fields=True,
     )
-    needed(sub.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or a Marian folder"))
+    sub.more_help = _translating_help
     sub.add_argument(
         "texts", nargs="*", help="texts, or files of pictures; without any, lines of --file or of standard input"
     )
-    sub.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
-    encoding_option(sub)
-    add_field(sub, "--beam-size", "N", "hypotheses that the search keeps")
-    add_field(sub, "--n-best", "N", "translations of each text")
-    add_field(sub, "--length-penalty", "X", "exponent of the length that divides scores")
-    add_field(sub, "--no-repeat-ngram", "N", "repeat no n-gram of N tokens")
-    sub.add_argument("--json", action="store_true", help="print one JSON object a line, with scores and probabilities")
-    sub.add_argument("--sample", action="store_true", help="sample translations: --temperature, --top-k, --samples, …")
-    sub.add_argument("--scores", action="store_true", help="print the score before each translation")
-    sub.add_argument("--align", action="store_true", help="show the attention of the best translation to its source")
-    answering_options(sub)
-    sub.add_argument("--fields", action="store_true", help="list the fields that --NAME VALUE can set, and stop")
+    data = sub.group("what goes in")
+    data.add_argument("--file", metavar="FILE", help="a file with one text a line, or the vectors of a .npy file")
+    encoding_option(data)
+    model = sub.group("the model")
+    needed(model.add_argument("--model", metavar="FOLDER", help="folder that `unmask train` wrote, or a Marian folder"))
+    answering_options(model)
+    search = sub.group("search")
+    add_field(search, "--beam-size", "N", "hypotheses that the search keeps", default="of the folder")
+    add_field(search, "--n-best", "N", "translations of each text", default=1)
+    add_field(search, "--length-penalty", "X", "exponent of the length that divides scores", default="of the folder")
+    add_field(search, "--max-length", "N", "most tokens of a translation", default="of the folder")
+    add_field(search, "--no-repeat-ngram", "N", "repeat no n-gram of N tokens")
+    search.add_argument(
+        "--sample", action="store_true", help="sample translations: --temperature, --top-k, --samples, …"
+    )
+    output = sub.group("output")
+    output.add_argument(
+        "--json", action="store_true", help="print one JSON object a line, with scores and probabilities"
+    )
+    output.add_argument("--scores", action="store_true", help="print the score before each translation")
+    output.add_argument("--align", action="store_true", help="show the attention of the best translation to its source")
+    field_options(sub, values="the search")
 
 
-def _systems(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.runs import supervised_recipes
-    from unmask.runs.translation import systems
+def _translating_help(sub: Parser, _: list[str], __: dict[str, str], every: bool) -> None:
+    if every:
+        from unmask.generate import Sampling, Search
 
-    for name, line in (systems.names() | supervised_recipes.names()).items():
-        print(f"{name:20} {line}")
+        add_fields(sub, Search(), "search")
+        add_fields(sub, Sampling(), "with --sample")
 
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -121,14 +163,18 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
 
+    file = settings_of(options)
+    if file is not None and not options.system:
+        options.system = file.facts.get("recipe") if file.facts.get("recipe") != TUNED else None
     if options.system and options.system not in supervised_recipes.names():
         systems.find(options.system)
     if options.system and not options.start:
         options.out = options.out or f"runs/{options.system}"
     facts = run_facts(Path(options.out)) if options.resume and options.out else {}
+    _place_training_data(options, labelled=(options.system or facts.get("recipe")) in supervised_recipes.names())
     if (options.system or facts.get("recipe")) in supervised_recipes.names():
         options.system = options.system or facts["recipe"]
-        supervised.train(options, overrides)
+        supervised.train(options, overrides, file)
         return
     if options.data or options.test:
         raise UnmaskError("--data and --test are for labelled rows; a translation system takes --pairs.")
@@ -136,6 +182,8 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     start = facts["config"].get("start") if facts else options.start
+    if file is not None and not start and (held := file.facts["config"].get("start", "none")) != "none":
+        start = held
     if (
         options.system and facts.get("recipe") and options.system != facts["recipe"]
     ):  # a run started from Python has none
@@ -155,14 +203,21 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = systems.find(name)
     if facts:
         config = config.replace(**facts["config"])
+    elif file is not None:
+        usual_run = config
+        config = file.config(lambda facts: usual_run.replace(**facts["config"]), lambda: usual_run)
     elif not options.pairs and not start:
         config = systems.dates(config)
     texts = {key: tuple(files) for key, files in (("train", options.pairs), ("dev", options.dev)) if files}
     if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
         config = config.override({"training.steps": None, "training.minutes": None})
-    usual, config = config.training.optimizer, config.replace(texts=texts).override(overrides)
+    usual = config.training.optimizer
+    config = config.replace(texts=texts).override(overrides, max_length="texts.longest")
     if not options.resume:
         check_rate(usual, config.training.optimizer, overrides)
+    if options.print_config:
+        print_config("train", config, recipe=name)
+        return
     if options.fields:
         print_fields(config)
         return
@@ -172,6 +227,20 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     ended = carried_out(run, options, "train")
     if ended and config.texts.embedded and not run.warnings():  # for other pairs there is `translate --align`
         _show_alignment(run)
+    if ended:
+        suggest(f"translate --model {options.out} < FILE", f"serve --model {options.out}")
+
+
+def _place_training_data(options: argparse.Namespace, *, labelled: bool) -> None:
+    """Move --train to --data for labelled rows, to --pairs for translation. Raises UnmaskError if both are given."""
+    if not options.train:
+        return
+    other = "data" if labelled else "pairs"
+    if getattr(options, other):
+        raise UnmaskError(f"--train and --{other} are the same here: give one of them.")
+    if labelled and len(options.train) > 1:
+        raise UnmaskError(f"Give one file or folder of labelled rows, not {len(options.train)}.")
+    setattr(options, other, options.train[0] if labelled else options.train)
 
 
 def _show_alignment(run: Any) -> None:

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.parser import add_group, add_verb, encoding_option, print_fields
+from unmask.cli.settings import Settings, print_config
 from unmask.errors import UnmaskError, plural
 
 RECIPES = {
@@ -17,7 +19,7 @@ RECIPES = {
 }
 
 
-def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
+def pretrain(options: argparse.Namespace, overrides: dict[str, str], file: Settings | None = None) -> None:
     """Carry out `unmask pretrain word2vec`."""
     from unmask.runs.word_vectors import Word2Vec, checkpoint, train
     from unmask.train.display import Terminal
@@ -32,7 +34,13 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.resume and (Path(options.out) / checkpoint.RUN).is_file():
         begun = checkpoint.begun(Path(options.out)).config
         config = begun if options.recipe in (None, begun.recipe) else config
+    if file is not None:
+        usual = config
+        config = file.config(lambda facts: usual.replace(**facts["config"]), lambda: usual)
     config = config.override(overrides)
+    if options.print_config:
+        print_config("pretrain", config, recipe=options.recipe)
+        return
     if options.fields:
         print_fields(config)
         print(f"--{'threads':32} None")
@@ -41,11 +49,11 @@ def pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         raise UnmaskError(f"--threads must be a whole number, not '{threads}'.")
     count = None if threads is None else int(threads)
     train(None, config, files=options.data, out=options.out, threads=count, display=Terminal(), resume=options.resume)
-    print(f"Next: unmask words nearest --model {options.out} WORD")
+    suggest(f"words nearest --model {options.out} WORD")
 
 
 def add_verbs(verbs: Any) -> None:
-    group = add_group(verbs, "words", "Query word vectors: nearest, analogy, similarity, odd, evaluate; convert files.")
+    group = add_group(verbs, "words", "query word vectors: nearest, analogy, similarity, odd, evaluate; convert files")
     queries = (
         ("nearest", _nearest, "The words nearest to a word, or to the sum of several.", "+"),
         ("analogy", _analogy, "The first word is to the second as the third is to …?", 3),
@@ -197,7 +205,7 @@ def _visits(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     train, test, groups = visits.write(Path(options.out), options.patients, options.seed)
     print(f"{plural(options.patients, 'patient')} -> {train}, {test}; groups of codes -> {groups}")
-    print(f"Next: unmask pretrain word2vec --data {train} --visits 1 --subsample 0 --out FOLDER")
+    suggest(f"pretrain word2vec --data {train} --visits 1 --subsample 0 --out FOLDER")
 
 
 def _convert(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -232,7 +240,7 @@ def _walk(options: argparse.Namespace, _: dict[str, str]) -> None:
     with atomic(Path(options.out)) as temporary, open(temporary, "w", encoding="utf-8") as file:
         count = sum(bool(file.write(" ".join(walk) + "\n")) for walk in walks)
     print(f"{plural(count, 'walk')} -> {options.out}")
-    print(f"Next: unmask pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
+    suggest(f"pretrain word2vec --data {options.out} --tokens spaces --lower false --out FOLDER")
 
 
 def _senses(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -64,6 +64,7 @@ class Loaded(Generic[M]):
     settings          the settings that the task or run stored in the folder (`Task.settings`); for an encoder–decoder
                       that another program wrote, its search settings
     words             the vocabulary of a head over words (`objectives.bidirectional`); empty without such a head
+    folder            where it was read from; None for a model that was not
     """
 
     model: M
@@ -73,6 +74,7 @@ class Loaded(Generic[M]):
     dropped: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    folder: Path | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -288,7 +290,7 @@ def load(
     processor = table.processor.load(folder, config)
     settings = {} if heads is not None else _settings(table, config, values, processor, folder)
     words = words_of(folder) if "words" in model.heads else ()
-    return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words)
+    return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words, folder)
 
 
 def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
@@ -338,9 +340,7 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
     stored = load(folder, SINGLE_STACK, heads=asked).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
-        for name, p in other.named_parameters():
-            if id(p) in shared:
-                continue
+        for name, p in ((name, p) for name, p in other.named_parameters() if id(p) not in shared):
             if name not in stored or stored[name].shape != p.shape:
                 raise UnmaskError(
                     f"{folder} does not match the model in the folder above it: {name} is missing or has another shape."

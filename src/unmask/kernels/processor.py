@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -69,6 +71,15 @@ def abilities() -> Mapping[str, Any]:
     ask: Callable[[], dict[str, Any]] | None = getattr(torch.cpu, "get_capabilities", None)
     found = {} if ask is None else ask()
     return {name: value for name, value in found.items() if name not in OF_BF16 or library_has_bf16()}
+
+
+@cache
+def identity() -> str:
+    """The name of the processor, as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return named or platform.processor() or platform.machine()
 
 
 def library_has_bf16() -> bool:

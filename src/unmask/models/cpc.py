@@ -33,7 +33,7 @@ class Cpc(ModelConfig):
     conv_norm   "layer": each place is normalised after each convolution, which trains faster (Rivière et al. 2020,
                 section 3.1); "none" as in the paper
     dim         D, width of the hidden states       layers  number of recurrent layers
-    cell        "gru", "lstm" or "rnn"              dropout on the hidden states
+    cell        "gru", "lstm" or "rnn"              dropout  on the hidden states
     projection  width of the layer before the outputs of a recording
     vector      numbers of the vector of a recording
     vocabulary, length, padding  no vocabulary, no limit and no padding

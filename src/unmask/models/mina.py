@@ -28,10 +28,12 @@ class Mina(SignalConfig):
     low, high  bounds of each band in hertz; 0: no such bound. By default the signal itself, P waves, QRS complexes, and
                the wander of the baseline
     filters    channels of the convolution         kernel, stride  its samples, and the step from one place to the next
-    recurrent  whether an LSTM reads the segments in both directions; `hidden` is its width in one of them
+    recurrent  whether an LSTM reads the segments in both directions
+    hidden     width of that LSTM in one direction
     attention  "knowledge": attention to beats, rhythm and bands reads the knowledge features; "rhythm": attention to
                the segments alone, without knowledge; "none": means
-    compared   width in which attention to beats and rhythm compares; for bands it is `band_compared`
+    compared   width in which attention to beats and rhythm compares
+    band_compared  the same for attention to bands
     outputs    numbers of a band                   dropout  on them
 
     Raises UnmaskError for sizes that do not go together.

@@ -26,6 +26,10 @@ class ModelConfig(Config, ABC):
     vocabulary  V, entries of the tokenizer
     length      longest sequence, in tokens; None where nothing limits it
     padding     id of the padding token; None where a folder names none
+    activation  function inside the feed-forward, by its name in a folder
+    eps         constant that keeps the division of a normalisation finite
+    layers      number of layers
+    cell        of the recurrent layers
 
     Values that all models of a page share (`offers`, `token_kind`) are class attributes without an annotation, so that
     they are not fields.

@@ -30,8 +30,8 @@ class ResNet(ConvolutionalConfig):
     widths      channels of each stage             depths  number of blocks of each stage
     block       "basic": two convolutions of 3 x 3; "bottleneck": one of 3 x 3 between two of 1 x 1 (figure 5)
     activation  of the stem and after each sum; within the layers of a block it is ReLU, as in `transformers`
-    halve_first whether the first stage halves the feature map, as all others do
-    halve_early whether the first convolution of a bottleneck block halves it, as in the paper, and not the second
+    halve_first  whether the first stage halves the feature map, as all others do
+    halve_early  whether the first convolution of a bottleneck block halves it, as in the paper, and not the second
 
     Raises UnmaskError for sizes that do not go together.
     """

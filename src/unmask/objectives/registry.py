@@ -169,6 +169,14 @@ def options() -> set[str]:
     return plain | _choices().keys()
 
 
+def values() -> dict[str, dict[str, str]]:
+    """Option that chooses an objective -> each of its values, and what it does."""
+    return {
+        option: {value: " ".join((kind.__doc__ or "").split("\n\n")[0].split()) for value, kind in kinds.items()}
+        for option, kinds in _choices().items()
+    }
+
+
 def chosen(current: ObjectiveConfig, given: Mapping[str, Any]) -> ObjectiveConfig:
     """The objective of a run with these options.
 

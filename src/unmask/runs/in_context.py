@@ -29,6 +29,7 @@ class InContext(TaskConfig):
     shots      examples with answers before each row; every row has its own, drawn by the seed
     template   template of an example, with {text}, {pair} and, at its end, {answer}; None: see `Prompting.template`
     names      names of labels that are numbers in the file: 0=negative,1=positive
+    seed       of the examples
     normalise  the answer with the highest log-probability is chosen: the "sum" over its tokens, or their "mean", which
                does not favour short answers (section 2.4)
     """

@@ -65,6 +65,16 @@ def write_report(folder: Path) -> Path:
     return report.write(folder, found.title, [*found.sections, *config], subtitle=found.subtitle)
 
 
+def weakness(folder: Path) -> str | None:
+    """A sentence if the model in a folder has hardly learned anything by the last evaluation of its run; None for
+    others, and where the folder does not tell."""
+    with suppress(UnmaskError, LookupError, TypeError, ValueError, AttributeError):
+        facts = read_json(folder / "run.json")
+        said = getattr(import_module(KINDS[str(facts.get("kind"))]), "weakness", None)
+        return None if said is None else said(read_metrics(folder / "metrics.jsonl", "heldout"), facts)
+    return None
+
+
 def _kind_in_version_01(folder: Path, facts: Mapping[str, Any]) -> str:
     """The kind of a run of version 0.1, whose run.json does not name it."""
     if facts.get("recipe") == "finetune" or (folder / "results.json").exists():

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from unmask import huggingface
+from unmask.config import flatten
 from unmask.errors import plural, unknown
 from unmask.files import write_text
 from unmask.huggingface.card import Card
@@ -27,6 +28,7 @@ from unmask.train.events import Began, Evaluated, Evaluation, Event, Listener, P
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import Tuning
+from unmask.train.trackers import About, Tracking, installed
 from unmask.train.trainer import Trainer, Training
 from unmask.types import Batch
 
@@ -133,6 +135,7 @@ class Run:
     ) -> None:
         self.model, self.objective, self.data, self.out = model, objective, data, Path(out)
         self.processor, self.best = processor, best
+        self.tracked = installed((*training.track, *(("tensorboard",) if training.tensorboard else ())))
         self.trainer = Trainer(
             model,
             objective,
@@ -160,8 +163,11 @@ class Run:
 
         The run can be resumed until then, and its folder is sound at any time.
         """
-        result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, display=self.display)
-        self.trainer.engine.on_main(lambda: self.finish(result))
+        names = self.tracked if distributed.is_main() else ()
+        with Tracking(names, About(self.out, settings=lambda: flatten(self.settings())), self.display.note) as tracking:
+            result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, tracking, display=self.display)
+            self.trainer.engine.on_main(lambda: self.finish(result))
+            tracking.scores = self.scores_of(result)
         return result
 
     def hear(self, event: Event) -> None:
@@ -195,8 +201,12 @@ class Run:
         """Write the model and its processor into a folder; `transformers` reads it if it has the system."""
         huggingface.save(folder, self.model, self.processor)
 
+    def scores_of(self, result: Result) -> dict[str, float]:
+        """The scores of the finished model: those of the best evaluation, or of the last one."""
+        return result.heldout if self.best is None else self.best.found
+
     def facts(self) -> dict[str, Any]:
-        """The content of run.json: the settings for `--resume`, and the facts for the report."""
+        """What run.json has of this kind of run: the settings for `--resume`, and the facts for the report."""
         return {"training": self.trainer.config.to_dict()}
 
     def keep(self) -> None:
@@ -242,8 +252,12 @@ class Run:
 
     def write_settings(self, folder: Path) -> None:
         """Write run.json."""
+        write_text(folder / checkpoint.RUN, json.dumps(self.settings(), indent=2, ensure_ascii=False) + "\n")
+
+    def settings(self) -> dict[str, Any]:
+        """The content of run.json."""
         common = {"kind": self.kind, "recipe": self.recipe, "parameters": self.model.parameters_total}
-        write_text(folder / checkpoint.RUN, json.dumps(common | self.facts(), indent=2, ensure_ascii=False) + "\n")
+        return common | self.facts()
 
     def _stop_if_spent(self) -> None:
         if self.best is not None and self.best.is_spent:

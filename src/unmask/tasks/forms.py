@@ -81,6 +81,11 @@ class Form:
             raise UnmaskError(f"{place} is empty." if name == "text" else f"{place} has an empty {name}.")
         return text
 
+    def item(self, row: Row) -> Input | None:
+        """The input that a request sends for a row; None for a row that no request can send. Inverse of `as_row`."""
+        text = row.text or " ".join(row.words)
+        return text if row.pair is None else [text, row.pair]
+
     def with_defaults(self, values: Object) -> Form:
         """The form with these values of fields for items that do not have them. Raises UnmaskError for a form without
         such fields."""
@@ -143,6 +148,9 @@ class ItemForm(Form):
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} is a text, and this model reads no text; it must be {self.object}.")
+
+    def item(self, row: Row) -> Input | None:
+        return None
 
     def row(self, values: Object, place: str) -> Row:
         if self.name not in values:

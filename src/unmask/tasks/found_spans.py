@@ -36,6 +36,9 @@ class QuestionForm(Form):
             raise UnmaskError(f"Text {number} has {len(parts)} parts; a pair has two.")
         return dict(zip(("question", "context"), parts, strict=True))
 
+    def item(self, row: Row) -> Input:
+        return {"question": row.text, "context": row.pair}
+
     def row(self, values: Object, place: str) -> Row:
         question, context = (self.text(values, name, place) for name in ("question", "context"))
         return Question(question, context)

@@ -171,6 +171,12 @@ class MultiLabel(TextTask):
         scores = {label: float(p) for label, p in zip(self.labels, found[0], strict=True)}
         return {"labels": [label for label, p in scores.items() if p > 0.5], "scores": scores}
 
+    def compared(self, row: Row, found: np.ndarray) -> tuple[str, str, float]:
+        """The error is the number of labels that are missing or too many."""
+        predicted = [label for label, p in zip(self.labels, found[0], strict=True) if p > 0.5]
+        expected = [label for label in self.labels if label in row.labels]
+        return ", ".join(expected), ", ".join(predicted), float(len({*expected} ^ {*predicted}))
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         if "scores" not in answer:  # a text that was written: one probability for all

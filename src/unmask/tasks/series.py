@@ -95,6 +95,12 @@ class SeriesForm(Form):
             raise UnmaskError(f"There is no file {path}; give one with a series.")
         return {"values": path}
 
+    def item(self, row: Row) -> Object:
+        """The values before the first one that is forecast."""
+        assert isinstance(row, SeriesRow)
+        before = row.values[: row.begin]
+        return {"values": [None if np.isnan(value) else float(value) for value in before]}
+
     def row(self, values: Object, place: str) -> Row:
         given = values.get("values")
         if not isinstance(given, Path):  # of a line; no request holds one

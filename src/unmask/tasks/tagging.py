@@ -323,6 +323,12 @@ class Tagging(Task):
         likely = [float(p[self._ids[tag]]) for p, tag in zip(probabilities(found), tags, strict=True)]
         return tagged(row, self.labels, tags, likely)
 
+    def compared(self, row: Row, found: Answer) -> tuple[str, str, float]:
+        """The error is the share of words with another tag."""
+        tags = self.decode([found])[0]
+        wrong = sum(ours != theirs for ours, theirs in zip(tags, row.tags, strict=True))
+        return " ".join(row.tags), " ".join(tags), wrong / max(1, len(tags))
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         return "\n".join(f"{word['word']}\t{word['tag']}\t{word['probability']:.3f}" for word in answer["words"]) + "\n"

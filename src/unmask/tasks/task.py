@@ -366,6 +366,11 @@ class Task(Objective):
         """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
 
+    def compared(self, row: Row, found: Any) -> tuple[str, str, float] | None:
+        """What a row has and what the model answers to it, as texts, and how wrong the answer is: 0 if it is right.
+        None for a task that does not compare single rows."""
+        return None
+
     def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
         """The answers to encoded rows, with where the model looked, if the task can say it."""
         return answers

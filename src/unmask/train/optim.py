@@ -144,6 +144,7 @@ class Schedule(Config):
     inverse square root of the step (Vaswani et al. 2017, equation 3), which does not depend on the length of the run.
 
     warmup  number of steps; below 1, a fraction of all steps
+    shape   of the decay
     floor   end of the decay, as a fraction of the peak
     """
 

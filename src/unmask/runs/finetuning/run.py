@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
-from unmask.config import read_json
+from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.files import sweep, write_text
 from unmask.runs import cards
@@ -23,7 +23,8 @@ from unmask.runs.finetuning.report import FOLDS, RESULTS, chosen_sentences, rend
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
-from unmask.train.display import Display
+from unmask.train.display import Audience, Display
+from unmask.train.trackers import About, Tracking
 
 KIND, RECIPE = "finetuning", "finetune"  # in run.json; a model that is trained from scratch has its own recipe
 VALIDATION = "cross-validation"  # the kind of a run of several folds
@@ -151,7 +152,11 @@ def train_seeds(
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        found = prepared.train_seed(seed, _folder(out, seed), display, say, resume=resume)
+        about = About(out, f"seed {seed}", lambda: flatten(config.to_dict()))
+        with Tracking(config.fit.track if distributed.is_main() else (), about, say) as tracking:
+            watched = Audience(display, [tracking])
+            found = prepared.train_seed(seed, _folder(out, seed), watched, say, resume=resume)
+            tracking.scores = {f"{part}/{name}": x for part in prepared.baseline for name, x in found.row[part].items()}
         rows.append(found.row)
         if best is None or found.value > best.value:
             best = found

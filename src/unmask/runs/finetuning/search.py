@@ -36,7 +36,12 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(Config):
-    """The settings to try, in every combination. The defaults are the 18 of Devlin et al. 2018, appendix A.3."""
+    """The settings to try, in every combination. The defaults are the 18 of Devlin et al. 2018, appendix A.3.
+
+    batch_size  rows of a step
+    lr          peak learning rates
+    epochs      passes over the training rows
+    """
 
     batch_size: tuple[int, ...] = (16, 32)
     lr: tuple[float, ...] = (5e-5, 3e-5, 2e-5)

@@ -78,7 +78,7 @@ class Pretraining(Config):
         """As `Config.override`, also for options that choose an objective (`--written`, `--sentences`, ...)."""
         given: dict[str, Any] = {}
         rest: dict[str, Any] = {}
-        for name, value in changes.items():
+        for name, value in self.renamed(changes, others).items():
             part, dot, last = name.replace("-", "_").partition(".")
             if dot and part in OLD_NAMES:
                 name = f"{OLD_NAMES[part]}.{last}"

@@ -102,8 +102,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     sections: list[report.Section] = []
     last = heldout[-1] if heldout else {}
     terms = terms_of(run)
-    stuck = plateau(last, baseline, terms.values()) if last.get("step", 0) > 0 else None
-    if stuck:
+    if stuck := weakness(heldout, run):
         sections.append(report.Text([stuck], kind="warning"))
     guessed = [term for name, term in guessing(terms.values()).items() if f"loss/{name}" in last]
     sections += [_against_frequencies(term, last, baseline) for term in guessed]
@@ -128,6 +127,14 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
             facts = DESCRIBED[kind](read_json(Path(corpus) / MANIFEST))
             sections.append(report.Facts(f"Corpus {corpus}", facts))
     return of_one_run(folder, "Pre-training", run, sections)
+
+
+def weakness(heldout: Sequence[Mapping[str, Any]], run: dict[str, Any]) -> str | None:
+    """The sentence of `plateau` for the last evaluation of a run; None before its first step."""
+    last = heldout[-1] if heldout else {}
+    if last.get("step", 0) == 0:
+        return None
+    return plateau(last, run.get("baseline", {}), terms_of(run).values())
 
 
 def terms_of(run: dict[str, Any]) -> dict[str, Term]:

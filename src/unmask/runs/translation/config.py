@@ -20,6 +20,7 @@ LIMITS = Limits(max_length=256)
 class Vocabulary(Config):
     """One vocabulary for sources and targets: subwords by sentencepiece ("unigram", "bpe"), or "word", "character".
 
+    size           pieces to learn
     kind           "spaced": tokens with spaces between them, such as trees and actions
     normalization  normalisation of sentencepiece; "nmt_nfkc_cf" also lower-cases the text
     """

@@ -45,7 +45,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     require_run(folder)
     train, heldout = history(folder)
     sections: list[report.Section] = []
-    if stuck := _hardly_learned(heldout, run):
+    if stuck := weakness(heldout, run):
         sections.append(report.Text([stuck], kind="warning"))
     if run.get("notes"):
         sections.append(report.Text(run["notes"], title="Data"))
@@ -57,7 +57,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     return of_one_run(folder, "Translation", run, sections)
 
 
-def _hardly_learned(heldout: Rows, run: dict[str, Any]) -> str | None:
+def weakness(heldout: Rows, run: dict[str, Any]) -> str | None:
     """The sentence of the run's summary if it has learned next to nothing."""
     if "metric" not in run:
         return None

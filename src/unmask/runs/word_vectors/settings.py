@@ -41,6 +41,8 @@ class Word2Vec(Config):
     network   skip-gram predicts a word from each neighbour, cbow from their mean
     output    negative: distinguish the word from `negative` others drawn at random; hierarchical: find it in a Huffman
               tree; softmax: choose it among all words, for small vocabularies
+    negative  number of those others
+    seed      of the initial vectors and of what is drawn
     noise     power of the counts by which those others are drawn
     dim       D, numbers of a vector
     window    largest distance of a neighbour, in words
