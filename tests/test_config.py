@@ -233,6 +233,13 @@ def test_every_name_of_other_tools_means_a_field_or_an_option():
     assert not own & set(INSTEAD)
 
 
+def test_a_misspelt_name_of_another_tool_is_answered_by_it():
+    with pytest.raises(UnmaskError, match="There is no field 'learning_rte'; did you mean 'learning_rate'"):
+        recipes.find("bert-tiny").override({"learning_rte": "1"})
+    with pytest.raises(UnmaskError, match="There is no field 'stesp'; did you mean 'steps'"):
+        recipes.find("bert-tiny").override({"stesp": "1"})
+
+
 def test_unknown_names_the_nearest_and_all():
     assert str(unknown("verb", "tran", ["train", "eat"])) == (
         "There is no verb 'tran'; did you mean 'train'? Known: eat, train."

@@ -139,7 +139,8 @@ class Config:
             if not found:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
                 refuse_foreign(key)
-                raise unknown("field", key, known)
+                foreign = nearest(key, [other for other in SAME if same(other, known.__contains__)])
+                raise unknown("field", key, known if foreign is None or nearest(key, known) else {*known, foreign})
             if len(found) > 1:
                 raise UnmaskError(f"Several fields are named '{name}'; write one of: {', '.join(found)}.")
             *path, last = found[0].split(".")

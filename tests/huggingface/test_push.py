@@ -110,7 +110,8 @@ def folder(tmp_path):
     tokenizer = Tokenizer.train(["some words of a small model"] * 9, 60)
     model = Bert(vocabulary=tokenizer.size, length=16, layers=1, dim=8, heads=2, hidden=16).build()
     huggingface.save(folder, model, tokenizer)
-    write_card(folder, Card(pipeline="fill-mask"), opened_by(folder, "fill-mask"))
+    command = ("predict", "'some [MASK] words'")
+    write_card(folder, Card(pipeline="fill-mask", command=command), opened_by(folder, "fill-mask"))
     for name in ("checkpoints/step-00000001/optimizer.safetensors", "best/model.safetensors", "seeds/0/metrics.jsonl"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text("x")
@@ -127,7 +128,9 @@ def seen_by(asked):
 def test_a_folder_arrives_and_is_read_by_its_name(folder, hub, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     main(["push", str(folder), NAME, "--license", "mit", "--language", "en"])
-    assert f"/{NAME}" in capsys.readouterr().out.splitlines()[-2]
+    *_, uploaded, following = capsys.readouterr().out.splitlines()
+    assert uploaded.endswith(f"/{NAME}")
+    assert following.startswith(f"Next: unmask predict --model {NAME} ")
     assert hub.seen[0][:2] == ("POST", "/api/repos/create")
     assert seen_by(hub.seen[0][2]) == "private"
     assert hub.seen[-1][2]["summary"] == "Upload mine with unmask"

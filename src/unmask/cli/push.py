@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.parser import add_verb
 
 
 def add_verbs(verbs: Any) -> None:
-    sub = add_verb(
-        verbs, "push", _push, "upload a model folder to the Hugging Face hub, without the files of its training"
-    )
+    about = "Upload a model folder to the Hugging Face hub, without the files of its training."
+    sub = add_verb(verbs, "push", _push, "upload a model folder to the Hugging Face hub", about=about)
     sub.add_argument("folder", metavar="FOLDER", help="folder of a finished run, or any model folder")
     sub.add_argument("name", metavar="NAME", help="name on the hub: owner/name, or name, which the hub gives to you")
     seen = sub.add_mutually_exclusive_group()
@@ -37,4 +37,4 @@ def _push(options: argparse.Namespace, _: dict[str, str]) -> None:
     private = True if options.private else False if options.public else None
     address = push(upload, options.name, private=private, revision=options.revision, message=options.message)
     print(f"Uploaded: {address}")
-    print(f"{options.name} is now the name of the model for --model, also on other machines.")
+    suggest(*filter(None, [upload.command]))

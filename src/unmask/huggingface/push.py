@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,13 @@ class Upload:
     def sizes(self) -> dict[str, int]:
         """Path in the repository -> its size in bytes."""
         return {name: len(one) if isinstance(one, bytes) else one.stat().st_size for name, one in self.files.items()}
+
+    @property
+    def command(self) -> str:
+        """The command of its model card, without `unmask`; "" without one."""
+        card = self.files.get(CARD, b"")
+        found = re.search(r"^unmask (.+)$", card.decode() if isinstance(card, bytes) else "", re.MULTILINE)
+        return found[1] if found else ""
 
     def summary(self, name: str) -> str:
         """The files with their sizes, and what stays."""

@@ -10,7 +10,7 @@ import numpy as np
 from unmask.huggingface import Loaded
 from unmask.kernels.processor import Precision
 from unmask.serve.predictor import Predictor
-from unmask.serve.vectors import vectors
+from unmask.serve.vectors import Pooling, encoder_of, vectors
 
 
 class Embedder:
@@ -22,11 +22,13 @@ class Embedder:
     >>> embed.similarity(["a cat"], ["a dog", "tax law"])     # doctest: +SKIP
     array([[0.81, 0.12]], dtype=float32)
 
-    model      folder, or name on the Hub, of a sentence encoder
+    model      folder, or name on the Hub, of a sentence encoder; of any other encoder of texts, vectors are pooled
     length     longest text, in tokens
+    pooling    as for `serve.vectors.encoder_of`
     device, precision  as for `Predictor`; fp32 by default, so that vectors are equal on every device
 
-    `width` is D, the numbers of a vector. Raises UnmaskError for a model that computes no vectors.
+    `width` is D, the numbers of a vector; `note` says how vectors are pooled that no training made for sentences.
+    Raises UnmaskError for a model that reads no texts.
     """
 
     def __init__(
@@ -34,11 +36,13 @@ class Embedder:
         model: Path | str | Loaded,
         *,
         length: int | None = None,
+        pooling: Pooling | None = None,
         device: str = "cpu",
         precision: Precision = "fp32",
     ) -> None:
         self.name = "a model" if isinstance(model, Loaded) else str(model)
-        self.predictor = Predictor(model, length=length, device=device, precision=precision)
+        encoder, self.note = encoder_of(model, pooling)
+        self.predictor = Predictor(encoder, length=length, device=device, precision=precision)
         self.width = int(next(vectors(self.predictor, ["text"])).shape[1])  # raises for a model without vectors
 
     def __call__(self, texts: str | Iterable[str]) -> np.ndarray:

@@ -92,8 +92,7 @@ class QuestionAnswering(Task):
     options_class = QuestionOptions
     scoring_class = QuestionScoring
     usual_length = 384
-    panel, gives = "question", "questions"
-    pipeline = "question-answering"
+    panel, gives, pipeline = "question", "questions", "question-answering"
     rows_are = "questions on contexts, as SQuAD has"
     references_are = "the sentence whose words are nearest to those of the question, by cosine"
     form = QuestionForm()
