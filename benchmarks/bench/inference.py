@@ -1,11 +1,13 @@
 """Inference: sentence vectors a second, and the latency of one short sentence.
 
-All sides have the same sentence encoder: unmask and sentence-transformers in float32 and bfloat16, ONNX Runtime with
-the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is equal and what differs.
+All sides have the same sentence encoder: unmask and sentence-transformers in float32 and bfloat16, unmask by its other
+backends, ONNX Runtime with the graphs that `unmask export --fuse --int8` writes. benchmarks/README.md says what is
+equal and what differs.
 """
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ LATENCY = Unit("ms", digits=2, time=True)
 SENTENCE = "How do I reset my password?"  # 9 tokens, special ones included
 BATCH = 32  # texts, the default of sentence-transformers
 TOKENS = 512  # of a batch of ONNX Runtime, for each of its threads, as in unmask
+BACKENDS = ("onnx", "auto")  # of unmask, beside PyTorch
 Embed = Callable[[Sequence[str]], Any]
 """N texts -> their vectors [N, D], tokenisation included."""
 
@@ -53,13 +56,15 @@ class Answering(Config):
 
 
 def unmask(settings: Settings) -> Embed:
-    """`vectors` of a Predictor, as in `unmask embed`."""
+    """`vectors` of a Predictor, as in `unmask embed`; with a backend as the form, in the precision of the settings."""
     import numpy as np
 
     from unmask.serve import Predictor
     from unmask.serve.vectors import vectors
 
-    predictor = Predictor(settings["model"], precision=settings["form"])
+    backend = settings["form"] if settings["form"] in BACKENDS else "torch"
+    how = {"precision": settings["precision"]} if backend != "torch" else {"precision": settings["form"]}
+    predictor = Predictor(settings["model"], backend=backend, **how)
     return lambda texts: np.concatenate(list(vectors(predictor, texts)))
 
 
@@ -157,6 +162,7 @@ def parts(side: str) -> tuple[str, str]:
 
 TEXTS = {side: PACKAGES.get(parts(side)[0], ()) for side in BATCHED}
 ONE = {side: PACKAGES.get(parts(side)[0], ()) for side in (*BATCHED, ALONE)}
+ONE |= {f"unmask, {backend}": PACKAGES["ONNX Runtime"] for backend in BACKENDS}
 
 
 # ------------------------------------------------------------------------------------------------ a turn
@@ -227,9 +233,9 @@ def measure_sentence(asked: Answering, sides: Sequence[str], plan: Plan) -> Meas
 def prepared(asked: Answering, sides: Sequence[str], plan: Plan) -> Settings:
     """Prepare the encoder, and its graphs for ONNX Runtime. Returns the settings of all turns."""
     folder = Path(tempfile.mkdtemp(prefix="answering-", dir=plan.folder))
-    model = asked.model or encoder.minilm(plan)
-    settings: Settings = {**asked.to_dict(), "model": str(model), "folder": str(folder), "onnx": str(folder / "onnx")}
-    if any(parts(side)[0] == "ONNX Runtime" for side in sides):
+    model = shutil.copytree(asked.model or encoder.minilm(plan), folder / "model")
+    settings: Settings = {**asked.to_dict(), "model": str(model), "folder": str(folder), "onnx": str(model / "onnx")}
+    if any(parts(side)[0] == "ONNX Runtime" or parts(side)[1] in BACKENDS for side in sides):
         common.trial("inference", "graphs", settings, threads=plan.threads)
     return settings
 
@@ -238,7 +244,7 @@ def write_graphs(settings: Settings) -> Result:
     """Export the graphs for ONNX Runtime, in a process of its own."""
     from unmask.serve.onnx import export
 
-    export(settings["model"], settings["onnx"], fuse=True, int8=True)
+    export(settings["model"], fuse=True, int8=True)
     return {}
 
 

@@ -163,9 +163,9 @@ class Batch:
 
         pin  whether to copy it from pinned memory (`kernels.devices.pins`)
         """
-        stays = torch.empty(0, device=device).device == self.tokens.device
-        batch, pin = (self, False) if stays else (self.with_boundaries(), pin)
-        return batch.map(lambda x: (x.pin_memory() if pin else x).to(device, non_blocking=True))
+        if torch.empty(0, device=device).device == self.tokens.device:
+            return self
+        return self.with_boundaries().map(lambda x: (x.pin_memory() if pin else x).to(device, non_blocking=True))
 
     def with_boundaries(self) -> Batch:
         """A copy with the sequence boundaries of the batch and of its source."""

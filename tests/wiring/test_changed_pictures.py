@@ -259,7 +259,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(name, pictures, tmp_pa
     assert any(key.startswith(f"heads.{name}") for key in one)
 
 
-@EACH
+@pytest.mark.parametrize("name", ["rotation", pytest.param("jigsaw", marks=pytest.mark.slow)])
 def test_a_run_learns_is_fine_tuned_and_opens_in_transformers(name, pictures, tmp_path, capsys):
     folder = pictures / "train"
     run = Pretrain(config(name, evaluate_every=75), [folder], tmp_path / "run", recipe=f"{name}-tiny")

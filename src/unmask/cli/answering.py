@@ -19,6 +19,7 @@ from unmask.cli.parser import (
     add_hidden,
     add_verb,
     answering_options,
+    backend_option,
     encoding_option,
     given_lines,
     of_rows,
@@ -181,6 +182,7 @@ def _add_predict(verbs: Any) -> None:
     model = sub.group("the model")
     model.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     answering_options(model)
+    backend_option(model)
     answers = sub.group("answers")
     answers.add_argument("--top", type=int, default=5, metavar="N", help="predictions to show for each masked token")
     answers.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
@@ -299,8 +301,8 @@ def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, st
 def _language_model(options: argparse.Namespace, *, any_kind: bool = False) -> Any:
     from unmask import huggingface
 
-    if options.precision == "bf16":
-        raise UnmaskError("Log-probabilities are computed in fp32: leave --precision bf16 out.")
+    if options.precision in ("bf16", "fp16"):
+        raise UnmaskError(f"Log-probabilities are computed in fp32: leave --precision {options.precision} out.")
     loaded = huggingface.load(options.model, None if any_kind else huggingface.SINGLE_STACK)
     loaded.model.to(options.device)
     return loaded
@@ -319,7 +321,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)

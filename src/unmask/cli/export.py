@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from unmask.cli.parser import (
     ENCODING,
     add_verb,
     answering_options,
+    backend_option,
     encoding_option,
     of_rows,
     say,
@@ -21,7 +22,7 @@ from unmask.cli.parser import (
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:
-    from unmask.serve.onnx import Score
+    from unmask.serve.onnx import Exported, Score
 
 
 def add_verbs(verbs: Any) -> None:
@@ -35,13 +36,26 @@ def add_verbs(verbs: Any) -> None:
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
     sub.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
-    sub.add_argument("--format", choices=["onnx"], default="onnx", help="format to write: onnx, for ONNX Runtime")
     sub.add_argument(
-        "--out", required=True, metavar="FOLDER", help="folder for the graph, the config and the tokenizer"
+        "--format",
+        choices=list(_FORMATS),
+        default="onnx",
+        help="format to write: onnx, for ONNX Runtime; aoti, machine code for this processor, by AOTInductor; gguf, "
+        "for llama.cpp",
     )
-    sub.add_argument("--fuse", action="store_true", help="also write a graph of ONNX Runtime's own operators")
-    sub.add_argument("--int8", action="store_true", help="also write an int8 graph: smaller, faster, less exact")
-    sub.add_argument("--data", metavar="ROWS", help="labelled rows: print the metrics of the model and of each graph")
+    sub.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="folder for the files (default: onnx, compiled or gguf in the model's folder); for onnx, another folder "
+        "also gets the config and the tokenizer",
+    )
+    sub.add_argument("--fuse", action="store_true", help="for onnx: also a graph of ONNX Runtime's own operators")
+    sub.add_argument(
+        "--int8", action="store_true", help="for onnx and gguf: also a file in eight bits: smaller, less exact"
+    )
+    sub.add_argument(
+        "--data", metavar="ROWS", help="for onnx: labelled rows, to print the metrics of the model and of each graph"
+    )
     add_field(sub, "--text", "NAME", "with --data: column of the text, if it does not have the usual name")
     add_field(sub, "--pair", "NAME", "with --data: column of the second text of a pair")
     add_field(sub, "--label", "NAME", "with --data: column of the label")
@@ -58,7 +72,12 @@ def add_verbs(verbs: Any) -> None:
         "--model",
         required=True,
         metavar="FOLDER",
-        help="folder of a sentence encoder, or of a model that reads pictures or recordings",
+        help="folder of a sentence encoder, of any other encoder of texts, or of a model of pictures or recordings",
+    )
+    sub.add_argument(
+        "--pooling",
+        choices=["mean", "cls"],
+        help="of an encoder that was not trained for sentence vectors: the mean of all tokens (default), or the first",
     )
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
@@ -69,16 +88,21 @@ def add_verbs(verbs: Any) -> None:
     encoding_option(sub)
     sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
     answering_options(sub)
+    backend_option(sub)
 
 
 def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
-    from unmask.serve.vectors import vectors, write_vectors
+    from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
     if options.data:
         _embed_items(options)
         return
-    predictor = Predictor(options.model, device=options.device, precision=options.precision)
+    model, note = encoder_of(options.model, options.pooling)
+    if note:
+        print(note, file=sys.stderr)
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
+    predictor = Predictor(model, **where)
     say(predictor.settled)
     count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
@@ -88,10 +112,14 @@ def _embed_items(options: argparse.Namespace) -> None:
     """Write the vectors of a folder of pictures or recordings, and a file with the name of the item of each row."""
     from unmask.data.files.items import visible
     from unmask.files import write_text
+    from unmask.serve.backends import require_torch
     from unmask.serve.vectors import item_vectors, named_items, write_vectors
 
+    if options.pooling:
+        raise UnmaskError("--pooling is for texts: leave it out for pictures and recordings.")
     if options.file:
         raise UnmaskError("--file names texts and --data pictures or recordings: leave one of them out.")
+    require_torch(options.backend, options.model)
     items, found = named_items(options.model, Path(options.data))
     names = Path(options.out).with_suffix(".names.txt")
     count, width = write_vectors(item_vectors(options.model, items, device=options.device), options.out)
@@ -119,12 +147,45 @@ def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.serve.onnx import export, render
+    from unmask.serve.onnx import render
 
     if overrides and not options.data:
         raise UnmaskError(f"--{next(iter(overrides))} sets how rows are read: add --data ROWS.")
+    write, takes, use = _FORMATS[options.format]
+    for name in ("fuse", "int8", "data"):
+        if getattr(options, name) and name not in takes:
+            raise UnmaskError(f"--{name} has no effect with --format {options.format}: leave it out.")
+    found = write(options, overrides)
+    print(render(found))
+    if options.out is None or options.format != "onnx":
+        print(f"Next: {use.format(model=options.model, out=found.folder)}")
+
+
+def _onnx(options: argparse.Namespace, overrides: dict[str, str]) -> Exported:
+    from unmask.serve.onnx import export
+
     score = _score(options.model, options.data, overrides) if options.data else None
-    print(render(export(options.model, options.out, fuse=options.fuse, int8=options.int8, score=score)))
+    return export(options.model, options.out, fuse=options.fuse, int8=options.int8, score=score)
+
+
+def _aoti(options: argparse.Namespace, _: dict[str, str]) -> Exported:
+    from unmask.serve.compiled import export_compiled
+
+    return export_compiled(options.model, options.out)
+
+
+def _gguf(options: argparse.Namespace, _: dict[str, str]) -> Exported:
+    from unmask.serve.gguf import export_gguf
+
+    return export_gguf(options.model, options.out, int8=options.int8)
+
+
+_FORMATS: dict[str, tuple[Callable[[argparse.Namespace, dict[str, str]], Exported], tuple[str, ...], str]] = {
+    "onnx": (_onnx, ("fuse", "int8", "data"), "unmask predict --model {model} --backend auto"),
+    "aoti": (_aoti, (), "unmask predict --model {model} --backend {out}/model.pt2"),
+    "gguf": (_gguf, ("int8",), "llama-embedding --model {out}/model-F16.gguf --prompt TEXT"),
+}
+"""Name of a format -> what writes it, the options that it takes, and the command that uses it."""
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.help import add_fields
-from unmask.cli.parser import Parser, add_verb, answering_options, field_options, print_fields, say
+from unmask.cli.parser import Parser, add_verb, answering_options, backend_option, field_options, print_fields, say
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError, needs
 
@@ -37,6 +37,7 @@ def add_verbs(verbs: Any) -> None:
     model.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
     model.add_argument("--top", type=int, default=5, help="predictions for each masked token")
     answering_options(model)
+    backend_option(model)
     where = sub.group("the address, and who may use it")
     where.add_argument(
         "--host", default="127.0.0.1", metavar="NAME", help="address to listen on (default: %(default)s, this machine)"
@@ -74,7 +75,7 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
-    where = {"device": options.device, "precision": options.precision}
+    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
     if answers := served.predictor or served.translator:

@@ -35,7 +35,7 @@ from unmask.huggingface.config import (
 from unmask.huggingface.hub import model_folder
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
-from unmask.huggingface.searching import GENERATION
+from unmask.huggingface.processors import GENERATION
 from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.heads import asked_of
@@ -64,6 +64,7 @@ class Loaded(Generic[M]):
     settings          the settings that the task or run stored in the folder (`Task.settings`); for an encoder–decoder
                       that another program wrote, its search settings
     words             the vocabulary of a head over words (`objectives.bidirectional`); empty without such a head
+    folder            where it was read from; None for a model that was not
     """
 
     model: M
@@ -73,6 +74,7 @@ class Loaded(Generic[M]):
     dropped: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     words: tuple[str, ...] = ()
+    folder: Path | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -135,8 +137,7 @@ def save(
     if processor is not None:
         processor = table.processor.of(processor)
         table.processor.check(processor, model.config, folder)
-    beside = dict(sentence_transformers.files_of(model, settings or {}))
-    if beside:
+    if beside := dict(sentence_transformers.files_of(model, settings or {})):
         model, settings = model.without_heads(), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table, tensors)
@@ -145,6 +146,7 @@ def save(
         values["architectures"] = [name for name, has in table.architectures.items() if not has][:1]
     if processor is not None:
         values |= table.processor.fields(processor, model)
+        beside |= table.processor.beside(processor, model) if table.architectures else {}
     if settings or table.kind.heads:
         values[SETTINGS] = dict(settings or {})
     beside |= {WORDS_FILE: "".join(f"{word}\n" for word in words)} if words else {}
@@ -288,7 +290,7 @@ def load(
     processor = table.processor.load(folder, config)
     settings = {} if heads is not None else _settings(table, config, values, processor, folder)
     words = words_of(folder) if "words" in model.heads else ()
-    return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words)
+    return Loaded(model.eval(), processor, labels if classes else (), new, dropped, settings, words, folder)
 
 
 def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
@@ -338,9 +340,7 @@ def _filled(other: StackModel, folder: Path, model: Model, seed: int) -> bool:
     stored = load(folder, SINGLE_STACK, heads=asked).model.own_parameters()
     shared = {id(p) for p in model.own_parameters().values()}
     with torch.no_grad():
-        for name, p in other.named_parameters():
-            if id(p) in shared:
-                continue
+        for name, p in ((name, p) for name, p in other.named_parameters() if id(p) not in shared):
             if name not in stored or stored[name].shape != p.shape:
                 raise UnmaskError(
                     f"{folder} does not match the model in the folder above it: {name} is missing or has another shape."

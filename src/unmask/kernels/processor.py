@@ -5,15 +5,22 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-Precision = Literal["auto", "fp32", "bf16"]
-"""The requested precision; "auto" is the fastest one on the device."""
+from unmask.errors import UnmaskError
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+"""The requested precision; "auto" is the faster one of fp32 and bf16 on the device."""
+
+FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precision -> the number format of products, where it is not that of the weights."""
 
 OF_BF16 = ("amx_bf16", "avx512_bf16")
 """Instructions that multiply in bfloat16, by their names in PyTorch."""
@@ -26,13 +33,23 @@ class Settled:
     note  a sentence for the user; empty if the precision is the requested one and the device supports it
     """
 
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16", "fp16"]
     note: str = ""
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The number format of products; None: that of the weights."""
+        return FORMATS.get(self.precision)
 
 
 def settle(precision: Precision, device: torch.device | str = "cpu") -> Settled:
-    """The precision to use on a device for a requested `precision`."""
+    """The precision to use on a device for a requested `precision`.
+
+    Raises UnmaskError for fp16 on a CPU: its products there are many times slower than in fp32.
+    """
     kind = torch.device(device).type
+    if precision == "fp16" and kind == "cpu":
+        raise UnmaskError("fp16 is for GPUs, as a CPU is many times slower in it than in fp32: leave --precision out.")
     if precision == "auto" and (chosen := fastest(device)) == "bf16":
         return Settled(chosen, f"Computed in bf16, which is the fastest on this {kind}; fp32 is more exact.")
     if precision == "auto":
@@ -54,6 +71,15 @@ def abilities() -> Mapping[str, Any]:
     ask: Callable[[], dict[str, Any]] | None = getattr(torch.cpu, "get_capabilities", None)
     found = {} if ask is None else ask()
     return {name: value for name, value in found.items() if name not in OF_BF16 or library_has_bf16()}
+
+
+@cache
+def identity() -> str:
+    """The name of the processor, as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return named or platform.processor() or platform.machine()
 
 
 def library_has_bf16() -> bool:

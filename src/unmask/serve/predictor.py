@@ -24,6 +24,7 @@ from unmask.kernels.processor import Precision, settle
 from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model
 from unmask.serve.answering import Answer, Answering
+from unmask.serve.backends import Backend, with_backend
 from unmask.serve.pretrained import Query, Targets, found_in
 from unmask.tasks import TASKS, Task, answered, doubting, evaluating, task_found, task_of
 from unmask.tasks.transcripts import Searching, searched
@@ -44,8 +45,11 @@ class Predictor(Answering):
     explain    whether answers say where the model looked, if it can (`Task.explained`)
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
-               "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
-               rounding
+               "fp16": the same in float16, on GPUs; "auto": bf16 on devices that are known to support it; "fp32": equal
+               numbers on every device, up to rounding
+    backend    "torch"; "onnx": the graph that `unmask export` wrote into the folder, by ONNX Runtime in float32;
+               "auto": the faster of them for one text and for many, measured once and kept beside the graph; a path:
+               a package of `unmask export --format aoti`, whose machine code is run
 
     A fine-tuned model answers as its task does (`Task.answer`), any other with its head of pre-training:
 
@@ -69,14 +73,16 @@ class Predictor(Answering):
         explain: bool = False,
         device: torch.device | str = "cpu",
         precision: Precision = "auto",
+        backend: Backend | Path = "torch",
     ) -> None:
         model = model if isinstance(model, Loaded) else model_folder(model)
         loaded = huggingface.opened(model, huggingface.SINGLE_STACK)
         if top < 1:
             raise UnmaskError(f"The number of predictions must be at least 1, not {top}.")
         self.model: Model = placed(loaded.model, device)
-        self.settled = settle(precision, self.model.device)
-        self.layout = inference_layout(self.model, self.settled.precision)
+        settled = settle(precision, self.model.device)
+        layout = inference_layout(self.model, settled.precision)
+        self.layout, self.settled = with_backend(backend, loaded, layout, settled)
         self._explain = explain
         self._owner = "The model" if loaded is model else model
         self._loaded = replace(loaded, model=self.model)
@@ -104,6 +110,12 @@ class Predictor(Answering):
             for name, kind in found_in(heads).items()
         }
         self._lock = threading.Lock()  # no thread may change training or evaluation mode during a forward pass
+
+    def __repr__(self) -> str:
+        what = self.kind or " and ".join(self.pretrained)
+        labels = ", ".join((self.task.labels if self.task else ())[:6])
+        size = f"{type(self.model.config).__name__}, {self.model.parameters_total:,} parameters"
+        return f"<Predictor of {self._owner}: {what}{f' ({labels})' if labels else ''}; {size}>"
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -18,6 +18,7 @@ from unmask.kernels.processor import Precision
 from unmask.serve import translator
 from unmask.serve.anomalies import SETTING, AnomalyPredictor
 from unmask.serve.answering import Answer, Answering
+from unmask.serve.backends import Backend, require_torch
 from unmask.serve.predictor import Predictor, learned_single_texts
 from unmask.serve.translator import Translator
 from unmask.tasks.text_to_text import remembered
@@ -104,21 +105,25 @@ def predictor_of(
     explain: bool = False,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
+    backend: Backend | Path = "torch",
 ) -> Answering:
     """A WrittenPredictor for a folder with an encoder–decoder, an AnomalyPredictor for one that was pre-trained on
     masked segments, a Predictor for any other; the arguments are those of the latter.
 
-    Raises UnmaskError as their constructors do, and for `no_answer` or `search` with an encoder–decoder.
+    Raises UnmaskError as their constructors do, and for `no_answer`, `search` or the backend "onnx" with another model
+    than an encoder.
     """
     if huggingface.holds_setting(folder, SETTING) and no_answer is None and search is None:
+        require_torch(backend, folder)
         return AnomalyPredictor(folder, top=top, device=device, precision=precision)
     if not huggingface.holds_encoder_decoder(folder):
-        how: dict[str, Any] = {"no_answer": no_answer, "search": search, "explain": explain}
+        how: dict[str, Any] = {"no_answer": no_answer, "search": search, "explain": explain, "backend": backend}
         return Predictor(folder, top=top, **how, device=device, precision=precision)
     if no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
     if search is not None:
         searched(None, search)
+    require_torch(backend, folder)
     return WrittenPredictor(folder, device=device, precision=precision)
 
 

@@ -94,6 +94,7 @@ class Embedding(Task):
     rows_class = EmbeddingRows
     options_class = EmbeddingOptions
     panel, gives = "similarity", "sentence vectors"
+    pipeline = "sentence-similarity"
     rows_are = "pairs or triplets of texts"
     references_are = "cosine of the words of two texts; for classes, logistic regression on them"
     reference = "words that two texts share (TF-IDF), or for classes the most frequent one"
@@ -182,14 +183,14 @@ class Embedding(Task):
         texts = [row.texts for row in rows]
         owners = [i for i, own in enumerate(texts) for _ in own]
         ids = tokenizer.ids([text for own in texts for text in own])
-        frame = len(tokenizer.join(np.empty(0, np.int64))[0])
-        cut = dict.fromkeys(i for i, own in zip(owners, ids, strict=True) if len(own) + frame > length)
         begins = np.cumsum([0, *map(len, texts)])
         targets: dict[int, dict[str, tuple[np.ndarray, np.ndarray]]] = {}
         for begin, row in zip(begins.tolist(), rows, strict=False):
             value = np.zeros(1, np.int64) if self.trained_by is None else self.trained_by.value(row)
             targets[begin] = {self.name: (np.zeros(1, np.int64), value)}
         examples = [Example(*tokenizer.join(own, None, length), targets.get(i, {})) for i, own in enumerate(ids)]
+        full = (i for i, example in enumerate(examples) if len(example.tokens) == length)
+        cut = dict.fromkeys(owners[i] for i in full if len(tokenizer.join(ids[i])[0]) > length)
         return Encoded(examples, np.array(owners, np.int64), rows, length, cut=tuple(cut), together=True)
 
     def places(self, batch: Batch) -> Tensor:

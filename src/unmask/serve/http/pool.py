@@ -21,6 +21,7 @@ from unmask.huggingface.table import PUBLISHED
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
 from unmask.serve import pretrained
+from unmask.serve.backends import Backend
 from unmask.serve.continuation import Continuer
 from unmask.serve.http.refusals import clipped
 from unmask.serve.predictor import Predictor, reach
@@ -82,6 +83,7 @@ class Pool:
     loaded     most models in memory at a time
     device     where they run
     precision  of predictors and translators (`Predictor`, `Translator`); others compute in float32
+    backend    of predictors
     vectors    reads a folder or a file of word vectors; None: word vectors are refused
 
     `kinds` has the kind of each model, `tasks` the task of each encoder–decoder that was fine-tuned on one, and
@@ -97,6 +99,7 @@ class Pool:
         loaded: int = 4,
         device: str = "cpu",
         precision: Precision = "auto",
+        backend: Backend | Path = "torch",
         top: int = 5,
         vectors: Callable[[Path], Vectors] | None = None,
     ) -> None:
@@ -115,7 +118,8 @@ class Pool:
         writers = [(name, folder) for name, folder in named if self.kinds[name] == "translation"]
         self.tasks = {name: task.task.name for name, folder in writers if (task := task_of_writer(folder)) is not None}
         self.features = {name: numbers for name, folder in writers if (numbers := features_of(folder))}
-        self.most, self.device, self.precision, self.top = loaded, device, precision, top
+        self.most, self.device, self.top = loaded, device, top
+        self.precision, self.backend = precision, backend
         self.ready = False  # whether any model has been loaded
         self._loaded: OrderedDict[str, Served] = OrderedDict()  # the most recently used one is last
         self._lock = threading.Lock()  # of _loaded
@@ -188,7 +192,8 @@ class Pool:
             loaded.require_processor(folder)
             return Served(name, folder, kind, inner=loaded)
         length = reach(loaded.model, folder)
-        predictor = Predictor(loaded, top=self.top, length=length, precision=self.precision)
+        how: dict[str, Any] = {"precision": self.precision, "backend": self.backend}
+        predictor = Predictor(loaded, top=self.top, length=length, **how)
         kind, guesses = predictor.kind or pretrained.kind_of([*loaded.model.heads]), None
         if kind == "replaced-tokens" and (beside := folder / "generator").is_dir():
             guesses = Predictor(beside, top=self.top, device=self.device, precision=self.precision)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from unmask.data.text.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
 from unmask.serve.onnx.graph import EncoderGraph
 
 TEXTS = (
@@ -37,6 +39,7 @@ TEXTS = (
 )
 """Texts on which a graph is compared with its model, of many lengths and topics."""
 
+FARTHEST = 1e-3  # largest allowed difference between a float32 output and the model's
 CHOICES = 4
 HIDDEN = 6  # one token in so many is masked, for a masked language model
 
@@ -94,6 +97,15 @@ def difference(graph: EncoderGraph, texts: Rows, wanted: Sequence[np.ndarray], f
         apart = np.abs(a - b)[seen] if "sequence" in axes else np.abs(a - b)
         worst = max(worst, float(np.nan_to_num(apart, nan=np.inf).max()))
     return worst
+
+
+def require_near(
+    graph: EncoderGraph, texts: Rows, wanted: Sequence[np.ndarray], found: Sequence[np.ndarray], path: Path
+) -> None:
+    """Raises UnmaskError if outputs of a file differ from those of its model, because it has other weights."""
+    same = all(a.shape == b.shape for a, b in zip(wanted, found, strict=True))
+    if not (same and difference(graph, texts, wanted, found) <= FARTHEST):
+        raise UnmaskError(f"{path} is not of the weights beside it: export the model again, with unmask export.")
 
 
 def of_answers(

@@ -11,6 +11,7 @@ from pathlib import Path
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import atomic
+from unmask.huggingface.hub import is_name, model_folder
 from unmask.models.model import Model
 from unmask.serve.onnx import drift
 from unmask.serve.onnx.graph import EncoderGraph, graph_of, quiet, write
@@ -19,7 +20,8 @@ from unmask.serve.onnx.session import OnnxModel, needed
 PLAIN, FUSED, INT8 = "model.onnx", "model_optimized.onnx", "model_quantized.onnx"
 """Names of the files, as `optimum` gives them."""
 
-FARTHEST = 1e-3  # largest allowed difference between a float32 output and the model's
+INSIDE = "onnx"  # the folder of the graphs in the folder of their model, as on the Hugging Face hub
+MEASURED = "backends.json"  # times of the graphs and of PyTorch (`serve.backends`)
 
 BESIDE = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
@@ -55,10 +57,16 @@ class Exported:
 
 
 def export(
-    folder: Path | str, out: Path | str, *, fuse: bool = False, int8: bool = False, score: Score | None = None
+    folder: Path | str,
+    out: Path | str | None = None,
+    *,
+    fuse: bool = False,
+    int8: bool = False,
+    score: Score | None = None,
 ) -> Exported:
     """Write model.onnx, the config and the tokenizer to `out`, which `optimum` and `sentence-transformers` can open.
 
+    out    None: the folder `onnx` in the model's own folder, which has the config and the tokenizer already
     fuse   also write model_optimized.onnx, in which operators of ONNX Runtime replace whole attentions, norms and
            activations; only ONNX Runtime reads it
     int8   also write model_quantized.onnx: weights in eight bits with one scale for each output, activations in eight
@@ -69,9 +77,10 @@ def export(
     Raises UnmaskError, and writes nothing, for a model that cannot be exported, if `out` holds another model, and if
     outputs of a float32 file differ from the model's by more than 1e-3.
     """
-    if Path(out).resolve() != Path(folder).resolve() and any(Path(out).glob("*.safetensors")):
+    out, folder = out_of(folder, out, INSIDE), model_folder(folder)
+    if out.resolve() != folder.resolve() and any(out.glob("*.safetensors")):
         raise UnmaskError(f"{out} holds another model, whose config would be overwritten: choose another folder.")
-    needed()
+    needed("onnx", "onnxscript", "onnxruntime")
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     graph, left_out = graph_of(loaded.model, loaded.settings)
     texts = drift.rows(graph, loaded.require_tokenizer(folder))
@@ -82,7 +91,7 @@ def export(
         said = {name: model.run(texts.inputs) for name, model in models.items()}
         differences = {name: drift.difference(graph, texts, wanted, said[name]) for name in said if name != INT8}
         for name, found in differences.items():
-            if not found <= FARTHEST:
+            if not found <= drift.FARTHEST:
                 raise UnmaskError(f"Outputs of {name} differ from the model's by {found:.1e}; nothing was written.")
         scores: dict[str, Mapping[str, float]] = {}
         if score is not None:
@@ -90,8 +99,16 @@ def export(
             scores |= {name: score(_instead(model)) for name, model in models.items()}
         sizes = {path.name: path.stat().st_size for path in made}
         loss = drift.of_answers(graph, texts, wanted, said[INT8]) if int8 else {}
-        _place(Path(folder), Path(out), made)
-    return Exported(Path(out), graph.head, left_out, sizes, differences, loss, scores)
+        _place(folder, out, made)
+    return Exported(out, graph.head, left_out, sizes, differences, loss, scores)
+
+
+def out_of(model: Path | str, out: Path | str | None, inside: str) -> Path:
+    """The folder for exported files: `out`, or the folder `inside` in the model's own. Raises UnmaskError without `out`
+    for a model of the hub, whose folder is a cache."""
+    if out is None and is_name(model):
+        raise UnmaskError(f"{model} lies in the cache of the hub: name another folder with --out FOLDER.")
+    return Path(model) / inside if out is None else Path(out)
 
 
 def _instead(model: OnnxModel) -> Callable[[Model], Model]:
@@ -145,15 +162,27 @@ def _fuse(graph: EncoderGraph, plain: Path, fused: Path) -> None:
 
 def _place(folder: Path, out: Path, made: list[Path]) -> None:
     """Copy the files into the folder, each whole, and remove the files of an earlier export."""
-    beside = [(path, out / path.relative_to(folder)) for path in _beside(folder)]
+    inside = out.resolve() == (folder / INSIDE).resolve()
+    beside = [] if inside else [(path, out / path.relative_to(folder)) for path in _beside(folder)]
     before = (out / PLAIN).is_file()
     stale = _beside(out) - {goal for _, goal in beside} if before else set()
-    for path in (*stale, *(out / name for name in (PLAIN, FUSED, INT8))):
+    for path in (*stale, *(out / name for name in (PLAIN, FUSED, INT8, MEASURED))):
         path.unlink(missing_ok=True)
     for source, goal in [*beside, *((path, out / path.name) for path in made)]:
         if source.resolve() != goal.resolve():
             with atomic(goal) as temporary:
                 shutil.copyfile(source, temporary)
+
+
+def graph_in(folder: Path) -> Path:
+    """The float32 graph in a model's folder: fused if there is one. Raises UnmaskError if there is none."""
+    places = [place / name for place in (folder / INSIDE, folder) for name in (FUSED, PLAIN)]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise UnmaskError(
+            f"{folder} has no graph for ONNX Runtime: write one with unmask export --model {folder} --fuse."
+        )
+    return found
 
 
 def _beside(folder: Path) -> set[Path]:
