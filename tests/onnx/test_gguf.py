@@ -91,9 +91,7 @@ def test_without_the_package_it_says_what_to_install(tmp_path, monkeypatch):
 def test_the_command_names_the_heads_that_are_left_out(tmp_path, capsys):
     folder, _, _ = saved(tmp_path / "m", heads=as_heads({"mlm": 0}))
     cli.main(["export", "--model", str(folder), "--format", "gguf", "--out", str(tmp_path / "out")])
-    printed = capsys.readouterr().out
-    assert "Not in the graph: mlm" in printed
-    assert "llama-embedding --model" in printed
+    assert "Not in the graph: mlm" in capsys.readouterr().out
 
 
 @pytest.mark.extras

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
 from unmask.cli.parser import (
     ENCODING,
@@ -157,8 +158,8 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             raise UnmaskError(f"--{name} has no effect with --format {options.format}: leave it out.")
     found = write(options, overrides)
     print(render(found))
-    if options.out is None or options.format != "onnx":
-        print(f"Next: {use.format(model=options.model, out=found.folder)}")
+    if use and (options.out is None or options.format != "onnx"):
+        suggest(use.format(model=options.model, out=found.folder))
 
 
 def _onnx(options: argparse.Namespace, overrides: dict[str, str]) -> Exported:
@@ -181,11 +182,11 @@ def _gguf(options: argparse.Namespace, _: dict[str, str]) -> Exported:
 
 
 _FORMATS: dict[str, tuple[Callable[[argparse.Namespace, dict[str, str]], Exported], tuple[str, ...], str]] = {
-    "onnx": (_onnx, ("fuse", "int8", "data"), "unmask predict --model {model} --backend auto"),
-    "aoti": (_aoti, (), "unmask predict --model {model} --backend {out}/model.pt2"),
-    "gguf": (_gguf, ("int8",), "llama-embedding --model {out}/model-F16.gguf --prompt TEXT"),
+    "onnx": (_onnx, ("fuse", "int8", "data"), "predict --model {model} --backend auto"),
+    "aoti": (_aoti, (), "predict --model {model} --backend {out}/model.pt2"),
+    "gguf": (_gguf, ("int8",), ""),
 }
-"""Name of a format -> what writes it, the options that it takes, and the command that uses it."""
+"""Name of a format -> what writes it, the options that it takes, and the command that uses it, if it is one of ours."""
 
 
 def _score(folder: str, data: str, overrides: dict[str, str]) -> Score:
