@@ -209,7 +209,7 @@ def field_options(sub: Parser, *, values: str = "the run", config: bool = False)
 def where_to_train(group: Any) -> None:
     """Add the fields of the device and the precision of a training."""
     add_field(group, "--device", "NAME", "where it runs: cpu, cuda, cuda:1; auto takes a GPU if any", default="auto")
-    add_field(group, "--precision", "NAME", "of products", default="auto", choices=("auto", "fp32", "bf16"))
+    add_field(group, "--precision", "NAME", "of products", default="auto", choices=("auto", "fp32", "bf16", "fp16"))
 
 
 def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
