@@ -195,7 +195,7 @@ def test_a_switch_of_another_tool_sets_a_value():
 
 
 def test_a_name_without_an_equal_here_says_what_to_do_instead():
-    with pytest.raises(UnmaskError, match="There is no --adam-beta1 here: --betas 0.9,0.999 sets both"):
+    with pytest.raises(UnmaskError, match=r"There is no --adam-beta1 here: --betas 0\.9,0\.999 sets both"):
         recipes.find("bert-tiny").override({"adam_beta1": "0.8"})
 
 
