@@ -115,7 +115,7 @@ def test_bash_completes_verbs_and_options(folder, capsys):
     main(["completion", "bash"])
     (folder / "unmask.bash").write_text(capsys.readouterr().out)
     asked = (
-        "source unmask.bash; for words in 'fine' 'pretrain --learning-r' 'corpus bui' 'predict --precision f'; do "
+        "source unmask.bash; for words in 'fine' 'pretrain --learning-r' 'corpus bui' 'predict --precision fp3'; do "
         'COMP_WORDS=(unmask $words); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shtab_unmask; echo "${COMPREPLY[@]}"; done'
     )
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=20)

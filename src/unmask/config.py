@@ -66,6 +66,7 @@ SAME: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("num_attention_heads", "n_head"), ("heads",)),
     "intermediate_size": ("hidden",),
     "bf16": ("precision=bf16",),
+    **dict.fromkeys(("fp16", "half"), ("precision=fp16",)),
     **dict.fromkeys(("use_cpu", "no_cuda"), ("device=cpu",)),
 }
 """A name in `transformers`, fairseq or sentence-transformers -> the names here that mean the same, the first of which
@@ -76,7 +77,6 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("gradient_accumulation_steps", "update_freq"), _BATCH),
     "max_steps": "--epochs or --minutes sets the length of this run",
     "max_tokens": "--tokens counts the target tokens of a training step, and --max-length the tokens to generate",
-    **dict.fromkeys(("fp16", "half"), "--precision is auto, fp32 or bf16"),
     **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_betas"), "--betas 0.9,0.999 sets both"),
     "arch": "the recipe is named without an option; unmask recipes lists them",
     **dict.fromkeys(("dataset_name", "dataset"), "--data hub:NAME names a data set of the Hugging Face hub"),
