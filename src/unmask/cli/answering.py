@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
+from unmask.cli.backend import backend_option
 from unmask.cli.data import print_losses
 from unmask.cli.help import add_field, add_fields
 from unmask.cli.parser import (
@@ -19,7 +20,6 @@ from unmask.cli.parser import (
     add_hidden,
     add_verb,
     answering_options,
-    backend_option,
     encoding_option,
     given_lines,
     of_rows,

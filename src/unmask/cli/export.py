@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli.backend import backend_option
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
 from unmask.cli.parser import (
     ENCODING,
     add_verb,
     answering_options,
-    backend_option,
     encoding_option,
     of_rows,
     say,
