@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS   ?=
 BIN    := .venv/bin
 
-.PHONY: quickstart test test-slow test-gpu test-browser lint types lectures atlas check bench reliability audit sbom release lock test-minimal test-capped clean
+.PHONY: quickstart test test-slow test-gpu test-browser test-extras examples lint types lectures atlas site check bench reliability audit sbom release lock test-minimal test-capped clean
 
 quickstart: .venv/installed  ## the whole main job on the embedded default data; ARGS="--minutes 1 --out runs/try"
 	$(BIN)/unmask quickstart $(ARGS)
@@ -44,6 +44,19 @@ lectures: .venv/tested  ## every figure and worked example of the lectures at it
 atlas: .venv/tested  ## the figures and sections of docs/atlas, which lectures write; ARGS="peaking gru" for some
 	$(BIN)/python tools/atlas.py $(ARGS)
 
+examples: .venv/tested  ## the scripts of examples/, two at a time, in a folder that is removed
+	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && ls $(CURDIR)/examples/*.py | \
+	(cd "$$folder" && OMP_NUM_THREADS=1 xargs -P 2 -n 1 $(CURDIR)/$(BIN)/python > /dev/null)
+
+test-extras: .venv/extras/ready  ## trackers, spaCy and notebooks, with the real packages in an environment of their own
+	.venv/extras/bin/python -m pytest -m extras $(ARGS)
+
+site: .venv/installed .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python
+	.venv/site/bin/python -m doctest tools/site/docstrings.py
+	$(BIN)/python tools/site/pages.py build/site
+	.venv/site/bin/zensical build --strict -f build/site/site.yml
+	$(BIN)/python tools/site/finish.py build/site/html site
+
 check: lint types test test-capped lectures
 
 bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain --quick", "--out bench.json --table bench.md"
@@ -67,11 +80,14 @@ sbom: .venv/tested .venv/tools/ready  ## dist/sbom.cdx.json: what the checks ran
 	.venv/tools/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.cdx.json $(BIN)/python
 
 release: check audit sbom  ## dist/: source, wheel and the list of parts
+	rm -rf build/lib build/bdist.*
 	.venv/tools/bin/python -m build --no-isolation --outdir dist .
+	$(BIN)/python tools/smoke.py dist
 
 lock: .venv/tools/ready  ## requirements/*.txt from constraints.txt; asks the index for every checksum, some minutes
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) --extra dev -c constraints.txt -o requirements/ci.txt pyproject.toml
 	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/tools.txt requirements/tools.in
+	CUSTOM_COMPILE_COMMAND="make lock" $(COMPILE) -o requirements/site.txt requirements/site.in
 
 COMPILE = .venv/tools/bin/pip-compile --quiet --generate-hashes --strip-extras --no-annotate --unsafe-package torch \
 	--unsafe-package unmask --no-emit-find-links --no-emit-index-url
@@ -106,10 +122,18 @@ endef
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[dev]'
 	touch .venv/installed $@
 
-.venv/tools/ready: requirements/tools.txt
-	$(PYTHON) -m venv .venv/tools
-	.venv/tools/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/tools.txt
+.venv/tools/ready .venv/site/ready: .venv/%/ready: requirements/%.txt
+	$(PYTHON) -m venv .venv/$*
+	.venv/$*/bin/python -m pip install --quiet --require-hashes --no-deps -r requirements/$*.txt
+	touch $@
+
+# Beside .venv, not in it: trackio needs an older pillow. What this environment lacks, Python finds in .venv.
+.venv/extras/ready: .venv/tested requirements/extras.txt
+	$(PYTHON) -m venv .venv/extras
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	"$$(.venv/extras/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+	.venv/extras/bin/python -m pip install --quiet -r requirements/extras.txt
 	touch $@
 
 clean:
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist site src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

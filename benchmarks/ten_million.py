@@ -88,7 +88,7 @@ def pretrain(settings: Settings) -> Result:
         "heldout": result.heldout,
         "baseline": run.baseline,
         "curve": read(folder / "metrics.jsonl", "heldout"),
-        "precision": "bf16" if run.trainer.engine.bf16 else "fp32",
+        "precision": run.trainer.engine.settled.precision,
         "config": run.config.to_dict(),
     }
 

@@ -90,7 +90,7 @@ def train(settings: Settings) -> Result:
         "seconds": result.seconds,
         "tokens_per_second": statistics.median(rates),
         "device": str(run.trainer.device),
-        "precision": "bf16" if run.trainer.engine.bf16 else "fp32",
+        "precision": run.trainer.engine.settled.precision,
         "curve": read(path, "heldout"),
         "config": run.config.to_dict(),
         "notes": run.notes,

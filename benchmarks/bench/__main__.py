@@ -18,7 +18,7 @@ MORE = 'Run it by make bench ARGS="ROW --quick". Settings of the rows are set as
 
 
 def parser() -> Parser:
-    found = Parser(prog="bench", description=DESCRIPTION, epilog=MORE, allow_abbrev=False)
+    found = Parser(prog="bench", description=DESCRIPTION, epilog=MORE)
     found.takes_fields = True
     found.add_argument(
         "rows", nargs="*", metavar="ROW", help="rows, or families of them (pretrain, decode); default: all"

@@ -62,7 +62,7 @@ def unmask(settings: Settings) -> Embed:
     from unmask.serve import Predictor
     from unmask.serve.vectors import vectors
 
-    backend = settings["form"] if settings["form"] in BACKENDS else "torch"
+    backend: Any = settings["form"] if settings["form"] in BACKENDS else "torch"
     how = {"precision": settings["precision"]} if backend != "torch" else {"precision": settings["form"]}
     predictor = Predictor(settings["model"], backend=backend, **how)
     return lambda texts: np.concatenate(list(vectors(predictor, texts)))

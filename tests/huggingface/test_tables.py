@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from unmask import huggingface
+from unmask.config import read_json
 from unmask.errors import UnmaskError
 from unmask.huggingface.config import table_of
 from unmask.huggingface.table import as_heads
@@ -32,6 +33,7 @@ from unmask.models.mae import Mae
 from unmask.models.mfcc_cnn import MfccCnn
 from unmask.models.mina import Mina
 from unmask.models.mobilebert import MobileBert
+from unmask.models.modernbert import ModernBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
 from unmask.models.seq2seq import Seq2Seq
@@ -72,6 +74,9 @@ CONFIGS: dict[str, Any] = {
     "ELECTRA": Electra(**STACK),
     "MobileBERT": MobileBert(**SIZES, hidden=8, factor=2, bottleneck=4),
     "IB-BERT": IbBert(**SIZES, hidden=8, factor=2, bottleneck=16),
+    "ModernBERT": ModernBert(**STACK, local=4),
+    "ModernBERT, untied": ModernBert(**STACK, every=1, tied=False, norm_bias=True, attention_bias=True),
+    "ModernBERT, without a bias": ModernBert(**STACK, every=2, decoder_bias=False, pooling="mean"),
     "ELMo": Elmo(vocabulary=V, **SPELLED, dim=8, layers=2, hidden=16),
     "GPT": Gpt(**SIZES, length=12),
     "GPT-2": Gpt2(**SIZES, length=12),
@@ -175,7 +180,20 @@ OUTPUTS = {"mlm": 0, "next": 0, "nsp": 2, "sop": 2, "rtd": 1, "choice": 1, "regr
 USUAL = {"RoBERTa": as_heads({"mlm": 0}), "ELECTRA": as_heads({"rtd": 1})}
 """Heads of a folder, where it has not those that `build` gives by default."""
 NOT_BY_PLACE = ("crf", "pairs", "words")  # heads that read more than the states at some places
-PUBLISHED = ("BERT", "RoBERTa", "ALBERT", "ELECTRA", "MobileBERT", "GPT", "GPT-2", "Marian", "Pegasus", "T5", "ViT and")
+PUBLISHED = (
+    "BERT",
+    "RoBERTa",
+    "ALBERT",
+    "ELECTRA",
+    "MobileBERT",
+    "ModernBERT",
+    "GPT",
+    "GPT-2",
+    "Marian",
+    "Pegasus",
+    "T5",
+    "ViT and",
+)
 
 
 def heads_of(config: Any) -> list[dict[str, Head] | None]:
@@ -360,3 +378,36 @@ def test_adapters_are_folded_in_before_a_model_is_saved(name: str, tmp_path: Pat
     with pytest.raises(UnmaskError, match="has adapters"):
         huggingface.save(tmp_path / "folder", model)
     assert not (tmp_path / "folder").exists()
+
+
+OPENED_THERE = {
+    name: config
+    for name, config in {**CONFIGS, **PICTURES, **RECORDINGS}.items()
+    if not huggingface.only_here(config) and not (name in RECORDINGS and RECORDINGS[name].mixes)
+}
+TASKS_THERE = {"classification": 3}, {"tagging": 4}, {"image_classification": 3}, {"ctc": 5}
+
+
+@pytest.mark.parametrize("name", OPENED_THERE)
+def test_what_transformers_saves_again_comes_back(name: str, tmp_path: Path) -> None:
+    """`from_pretrained`, then `save_pretrained`, of the folder of every system that it has, by the class in it."""
+    transformers = pytest.importorskip("transformers")
+    config, kind = OPENED_THERE[name], set(kinds(OPENED_THERE[name]))
+    known = [as_heads(one) for one in TASKS_THERE if set(table_of(config).heads) >= one.keys()]
+    heads = [*([] if name in PICTURES else [USUAL.get(name)]), *known]  # a ViTModel adds a pooler to a trunk
+    tried = 0
+    for number, asked in enumerate(heads):
+        if asked is not None and not {head.kind for head in asked.values()} <= kind:
+            continue
+        model = config.build(asked, seed=3)
+        ours, theirs = tmp_path / f"ours{number}", tmp_path / f"theirs{number}"
+        huggingface.save(ours, model)
+        classes = read_json(ours / "config.json")["architectures"]
+        if not classes:
+            continue
+        getattr(transformers, classes[0]).from_pretrained(ours).save_pretrained(theirs)
+        a, b = huggingface.load(ours).model.state_dict(), huggingface.load(theirs).model.state_dict()
+        assert a.keys() == b.keys()
+        assert all(torch.equal(a[key], b[key]) for key in a)
+        tried += 1
+    assert tried

@@ -81,19 +81,19 @@ def plainly(bias: Bias, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return attention(q, k, v, bias, scale=0.3)
 
 
-def varlen(causal: bool) -> Varlen:
-    return Varlen(boundaries_of(DOCUMENTS), T, causal)
+def varlen(causal: bool, window: int | None = None) -> Varlen:
+    return Varlen(boundaries_of(DOCUMENTS), T, causal, window)
 
 
-def by_mask(causal: bool, *qkv: Tensor) -> Tensor:
-    return attention(*qkv, Mask(causal=causal, documents=DOCUMENTS).bias(T, T), scale=0.3)
+def by_mask(causal: bool, window: int | None, *qkv: Tensor) -> Tensor:
+    return attention(*qkv, Mask(causal=causal, window=window, documents=DOCUMENTS).bias(T, T), scale=0.3)
 
 
 # Linear layers
 
 
 def under_autocast(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    with autocast(x, True):
+    with autocast(x, torch.bfloat16):
         return linear.linear(x, weight, bias)
 
 
@@ -325,20 +325,27 @@ def test_a_kernel_computes_what_its_plain_form_computes(
             assert (found.double() - expected).abs().max() <= far * max(1.0, float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_by_boundaries_has_a_plain_form_that_equals_attention_by_the_mask(causal: bool) -> None:
+limits = pytest.mark.parametrize(
+    ("causal", "window"), [(False, None), (True, None), (False, 1), (False, 2), (True, 2), (False, 9)]
+)
+
+
+@limits
+def test_attention_by_boundaries_has_a_plain_form_that_equals_attention_by_the_mask(
+    causal: bool, window: int | None
+) -> None:
     given = QKV(torch.Generator().manual_seed(0))
-    found = computed(partial(varlen(causal).plain, scale=0.3), given, True)
-    torch.testing.assert_close(found, computed(partial(by_mask, causal), given, True))
+    found = computed(partial(varlen(causal, window).plain, scale=0.3), given, True)
+    torch.testing.assert_close(found, computed(partial(by_mask, causal, window), given, True))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention_by_boundaries_on_a_gpu_equals_its_plain_form(causal: bool) -> None:
+@limits
+def test_attention_by_boundaries_on_a_gpu_equals_its_plain_form(causal: bool, window: int | None) -> None:
     if not has_kernel(torch.device("cuda")):
         pytest.skip("this GPU, or this PyTorch, has no flash attention")
     given = [x.to("cuda", HALF) for x in QKV(torch.Generator().manual_seed(0))]
-    one = varlen(causal)
+    one = varlen(causal, window)
     there = one._replace(boundaries=one.boundaries.cuda())
     assert there.fits(*given[:2])
     found = there.attend(*given, scale=0.3, rate=0.0).double().cpu()

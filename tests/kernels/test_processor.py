@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from unmask.errors import UnmaskError
 from unmask.kernels import processor
 from unmask.kernels.processor import Settled, settle
 
@@ -38,6 +39,14 @@ def test_auto_is_bfloat16_where_the_processor_multiplies_in_it(
     assert chosen.precision == ("bf16" if fast else "fp32")
     assert f" in {chosen.precision}" in chosen.note
     assert settle("fp32", CPU) == Settled("fp32")
+
+
+def test_float16_is_for_gpus() -> None:
+    with pytest.raises(UnmaskError, match=r"fp16 is for GPUs, .*: leave --precision out") as caught:
+        settle("fp16", CPU)
+    assert "\n" not in str(caught.value)
+    chosen = settle("fp16", torch.device("cuda"))
+    assert (chosen.dtype, chosen.note) == (torch.float16, "")
 
 
 @pytest.mark.parametrize("supported", [True, False])

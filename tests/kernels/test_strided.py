@@ -43,7 +43,7 @@ def test_a_sequence_shorter_than_the_kernel_has_no_outputs():
 
 def test_products_have_the_format_of_autocast():
     x_LC, weight = torch.randn(50, 40), torch.randn(8, 40, 3)
-    with autocast("cpu", True):
+    with autocast("cpu", torch.bfloat16):
         found = strided(x_LC, flat(weight), None, 2)
     assert found.dtype is torch.bfloat16
     wanted = F.conv1d(x_LC.t()[None], weight, stride=2)[0].t()

@@ -16,8 +16,9 @@ from unmask.kernels import varlen as module
 from unmask.kernels.varlen import Varlen
 from unmask.models.bert import Bert
 from unmask.models.gpt import Gpt
+from unmask.models.modernbert import ModernBert
 from unmask.models.transformer import Transformer
-from unmask.nn import Attention, Mask, T5Bias, record_attention
+from unmask.nn import Attention, Bias, Mask, T5Bias, record_attention
 from unmask.types import Batch, Target, boundaries_of
 
 DOCUMENTS = torch.tensor([[1, 1, 2, 2, 2, 0, 0], [1, 2, 2, 2, 3, 3, 3]])
@@ -26,15 +27,21 @@ QUIET = {"dropout": 0.0, "attention_dropout": 0.0}
 MODELS = {
     "bert": Bert(vocabulary=50, dim=32, heads=2, hidden=64, layers=2, length=16, **QUIET),
     "gpt": Gpt(vocabulary=50, dim=32, heads=2, layers=2, length=16, embedding_dropout=0.0, **QUIET),
+    "modernbert": ModernBert(vocabulary=50, dim=32, heads=2, hidden=48, layers=2, length=16, local=2),
 }
 
 
-def weights(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
-    """[H, T, T] of one sequence, from [T, H, width]."""
+def weights(q: Tensor, k: Tensor, causal: bool, scale: float, left: int | None, right: int | None) -> Tensor:
+    """[H, T, T] of one sequence, from [T, H, width].
+
+    left, right  how many tokens before and after itself a token sees; None: all
+    """
     scores = scale * torch.einsum("thk,shk->hts", q, k)
-    if causal:
-        scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(1), -torch.inf)
-    return scores.softmax(-1)
+    apart = torch.arange(len(q)) - torch.arange(len(q))[:, None]  # of the key from the query
+    hidden = (apart > 0) & causal
+    hidden |= apart < -(len(q) if left is None else left)
+    hidden |= apart > (len(q) if right is None else right)
+    return scores.masked_fill(hidden, -torch.inf).softmax(-1)
 
 
 @pytest.fixture
@@ -42,22 +49,24 @@ def calls(monkeypatch):
     """What the stand-in was called with: (ends, longest, dropout, causal) each time."""
     seen: list[tuple[list[int], int, float, bool]] = []
 
-    def forward(q, k, v, ends, ends_k, longest, longest_k, p, causal, debug, *, scale=None, **_):
+    def forward(q, k, v, ends, ends_k, longest, longest_k, p, causal, debug, *, scale=None, **sides):
+        reach = (sides.get("window_size_left"), sides.get("window_size_right"))
         assert torch.equal(ends, ends_k)
         assert (longest, debug) == (longest_k, False)
         seen.append((ends.tolist(), longest, p, causal))
         said = torch.empty_like(q)
         for begin, end in pairwise(ends.tolist()):
             here = slice(begin, end)
-            said[here] = torch.einsum("hts,shk->thk", weights(q[here], k[here], causal, scale), v[here])
+            said[here] = torch.einsum("hts,shk->thk", weights(q[here], k[here], causal, scale, *reach), v[here])
         none = torch.empty(0)
         return said, torch.zeros(q.shape[1], len(q)), none, none.clone(), none.clone()
 
-    def backward(dy, q, k, v, y, lse, ends, ends_k, longest, longest_k, p, causal, rng, unused, *, scale=None, **_):
+    def backward(dy, q, k, v, y, lse, ends, ends_k, longest, longest_k, p, causal, rng, unused, *, scale=None, **sides):
+        reach = (sides.get("window_size_left"), sides.get("window_size_right"))
         dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
         for begin, end in pairwise(ends.tolist()):
             here = slice(begin, end)
-            p_HTT = weights(q[here], k[here], causal, scale)
+            p_HTT = weights(q[here], k[here], causal, scale, *reach)
             dp_HTT = torch.einsum("thk,shk->hts", dy[here], v[here])
             ds_HTT = scale * p_HTT * (dp_HTT - (dp_HTT * p_HTT).sum(-1, keepdim=True))
             dq[here] = torch.einsum("hts,shk->thk", ds_HTT, k[here])
@@ -154,7 +163,7 @@ def test_which_devices_have_the_kernel(capability, built, allowed, cuda, known, 
 # ------------------------------------------------------------------------------------------------ equal numbers
 
 
-@pytest.mark.parametrize(("name", "causal"), [("bert", False), ("gpt", True)])
+@pytest.mark.parametrize(("name", "causal"), [("bert", False), ("gpt", True), ("modernbert", False)])
 def test_a_model_says_and_learns_the_same(name, causal, calls):
     model = MODELS[name].build().train()
     wanted, gradients = said_and_gradients(model, batch_of())
@@ -216,7 +225,6 @@ def test_dropout_is_drawn_while_training_alone(calls):
 @pytest.mark.parametrize(
     ("mask", "position"),
     [
-        (masked(window=2), None),
         (masked(lengths=torch.tensor([7, 4])), None),
         (masked() & Mask(documents=DOCUMENTS), None),
         (masked(), T5Bias(2, 8, 16)),  # which the kernel cannot add
@@ -225,6 +233,15 @@ def test_dropout_is_drawn_while_training_alone(calls):
 def test_where_more_is_hidden_than_other_sequences_the_mask_is_taken(mask, position, calls):
     Attention(32, 2, position=position)(torch.randn(2, 7, 32), bias=mask.bias(7, 7))
     assert not calls
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_window_within_each_sequence_is_that_of_the_mask(causal, calls):
+    attention, x = Attention(32, 2), torch.randn(2, 7, 32)
+    bias = masked(window=2, causal=causal).bias(7, 7)
+    found = attention(x, bias=bias)
+    assert len(calls) == 1
+    torch.testing.assert_close(found, attention(x, bias=Bias(bias.tensor)))
 
 
 def test_masks_that_are_joined_keep_their_boundaries():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -20,6 +22,7 @@ from unmask.models.elmo import Elmo
 from unmask.models.gpt import Gpt2
 from unmask.models.inference_encoder import InferenceStack, inference_layout
 from unmask.models.mobilebert import MobileBert
+from unmask.models.modernbert import ModernBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import SIZES as RESNET_SIZES
 from unmask.models.resnet import ResNet
@@ -31,6 +34,8 @@ from unmask.nn.lora import LoRALinear
 from unmask.types import Example, Head, Kind
 
 SIZE = {"vocabulary": 60, "dim": 32, "layers": 3, "heads": 4, "hidden": 64, "length": 40}
+
+LOCAL = partial(ModernBert, local=6, pooling="mean")  # rows are longer than its windows
 
 
 def build(page=Bert, heads=None, **fields):
@@ -53,7 +58,7 @@ def batches():
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu", "silu"])
-@pytest.mark.parametrize("page", [Bert, Albert])
+@pytest.mark.parametrize("page", [Bert, Albert, LOCAL])
 def test_the_same_numbers_in_float32(page, activation):
     model = build(page, activation=activation)
     quick = inference_layout(model)
@@ -62,14 +67,14 @@ def test_the_same_numbers_in_float32(page, activation):
         with torch.inference_mode():
             seen = slice(None) if batch.documents is None else batch.documents > 0
             torch.testing.assert_close(quick(batch)[seen], model(batch)[seen], atol=2e-5, rtol=1e-5)
-            wanted = model.answer("classification", model(batch), batch.starts)
+            wanted = model.answer("classification", model(batch), batch.starts, batch)
             torch.testing.assert_close(
-                quick.answer("classification", quick(batch), batch.starts), wanted, atol=2e-5, rtol=1e-5
+                quick.answer("classification", quick(batch), batch.starts, batch), wanted, atol=2e-5, rtol=1e-5
             )
 
 
 @pytest.mark.usefixtures("bf16")
-@pytest.mark.parametrize("page", [Bert, Albert])
+@pytest.mark.parametrize("page", [Bert, Albert, LOCAL])
 def test_nearly_the_same_in_bfloat16(page):
     model = build(page)
     quick = inference_layout(model, "bf16")

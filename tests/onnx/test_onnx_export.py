@@ -22,6 +22,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models.albert import Albert
 from unmask.models.bert import Bert, Roberta
 from unmask.models.mobilebert import MobileBert
+from unmask.models.modernbert import ModernBert
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.nn.lora import LoRALinear
 from unmask.serve import Predictor
@@ -32,6 +33,7 @@ from unmask.types import Batch
 
 SIZE = {"vocabulary": 60, "dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 40, "std": 0.2}
 MOBILE = partial(MobileBert, factor=8, bottleneck=8, feedforwards=2)
+LOCAL = partial(ModernBert, layers=2, local=4, pooling="mean")
 WORDS = "the film was good and bad plot people talk of kind great dull".split()  # noqa: SIM905
 HEADS = {
     "mlm": as_heads({"mlm": 0}),
@@ -53,7 +55,7 @@ def tokenizer():
 
 def build(heads, page=Bert, seed=0, **fields):
     """A model in which no number is the one that it starts from, such as a bias of 0."""
-    model = page(**{**SIZE, **fields}).build(heads, seed=seed).eval()
+    model = page(**{**SIZE, **getattr(page, "keywords", {}), **fields}).build(heads, seed=seed).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -69,7 +71,7 @@ def texts(n, seed=0):
 # ------------------------------------------------------------------------------------------------ the graph
 
 
-@pytest.mark.parametrize("page", [Bert, Roberta, Albert, MOBILE])
+@pytest.mark.parametrize("page", [Bert, Roberta, Albert, MOBILE, LOCAL])
 @pytest.mark.parametrize("head", HEADS)
 def test_the_graph_answers_as_the_model_to_a_padded_batch(head, page, tokenizer):
     model = build(HEADS[head], page)
@@ -335,7 +337,7 @@ def as_onnx(model, path, **settings):
 
 
 def test_choices_are_answered_alike(tokenizer, tmp_path):
-    model = build(as_heads({"choice": 1}), std=0.5)
+    model = build(as_heads({"choice": 1}), LOCAL, std=0.5)
     rows = [Choices(text=text, choices=tuple(texts(3, seed=i))) for i, text in enumerate(texts(4))]
     found = answers(as_onnx(model, tmp_path / "x.onnx"), rows, tokenizer)
     for a, b in zip(found, answers(model, rows, tokenizer), strict=True):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import shutil
 import threading
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer as RawTokenizer
 
 from unmask import huggingface
 from unmask.cli.serve import read_vectors
+from unmask.data.labelled.rows import Row
 from unmask.data.pictures.processor import ImageProcessor
 from unmask.data.recordings.characters import Characters
 from unmask.data.recordings.processor import RecordingProcessor
@@ -35,6 +37,7 @@ from unmask.models.transformer import Transformer
 from unmask.models.vit import Vit
 from unmask.models.wav2vec2 import Wav2Vec2
 from unmask.runs.word_vectors import WordVectors
+from unmask.tasks import Classification, dev_rows
 from unmask.tasks.speech_recognition import SpeechRecognition
 from unmask.types import Head
 
@@ -70,6 +73,8 @@ def folders(tmp_path_factory):
     long = Bert(vocabulary=tokenizer.size, std=0.5, **size).build(as_heads({"mlm": 0}), seed=2)
     huggingface.save(place / "long", long, tokenizer)
     bert("classifier", as_heads({"classification": 2}), ("bad", EVIL))
+    bert("judged", as_heads({"classification": 2}), ("bad", "good"))
+    answered(place / "judged")
     vit = Vit(size=32, patch=8, dim=24, layers=2, heads=3, hidden=48, std=0.3)
     seeing = vit.build({"image_classification": Head("sequence", 3)}, seed=8)
     huggingface.save(place / "pictures", seeing, ImageProcessor(size=32, patch=8), labels=("cat", "dog", EVIL))
@@ -104,6 +109,15 @@ def folders(tmp_path_factory):
     return SimpleNamespace(
         place=place, runs=place / "runs", names=[p.name for p in place.iterdir() if p.name != "runs"]
     )
+
+
+def answered(folder):
+    """Eight dev rows of a classifier with its answers, three of which are wrong."""
+    texts = ("the law was just and too tired", "the animal did not cross the street", "it was too tired because", "law")
+    rows = [Row(text, label=label, place=f"dev:{i}") for i, (text, label) in enumerate(product(texts, ("bad", "good")))]
+    right = [0.9, 0.8, 0.7, 0.4, 0.9, 0.3, 0.6, 0.2]
+    found = [np.array([[p, 1 - p] if row.label == "bad" else [1 - p, p]]) for row, p in zip(rows, right, strict=True)]
+    dev_rows.write(folder, Classification(("bad", "good")), found, rows)
 
 
 def speaking(place):
@@ -202,6 +216,7 @@ def browser():
 def page(browser):
     """A page of the browser that must not fail, nor ask anybody but this machine."""
     found = browser.new_page(viewport={"width": 1100, "height": 900})
+    found.set_default_timeout(10_000)
     wrong = []
     found.on("pageerror", lambda error: wrong.append(str(error)))
     known = ("422", "401", "ERR_CONNECTION_REFUSED")  # what a test provokes, and the page says in a sentence

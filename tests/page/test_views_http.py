@@ -69,6 +69,10 @@ def test_a_translator_has_three_kinds_of_attention(ask):
 
 ASKED = {
     "/inside": {"model": "classifier"},
+    "/examples": {"model": "bert"},
+    "/rows": {"model": "judged"},
+    "/neurons": {"model": "bert", "text": TEXT, "layer": 1, "head": 2},
+    "/similar": {"model": "bert", "word": "law", "sentence": "the law was just", "texts": ["its law", "it was"]},
     "/features": {"model": "waves", "recording": SOUND},
     "/saliency": {"model": "classifier", "text": TEXT, "output": 1},
     "/beam": {"model": "writer", "text": "the animal", "beam_size": 2, "length": 5},
@@ -98,6 +102,61 @@ def test_every_view_answers(ask, monkeypatch):
         status, found = ask(path, **fields)
         assert status == 200, (path, found)
         assert found
+
+
+def test_queries_and_keys_give_the_weights(ask, folders):
+    """The softmax of scale × query · key is the attention that transformers computes."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    theirs = transformers.AutoModel.from_pretrained(folders.place / "bert", attn_implementation="eager").eval()
+    loaded = huggingface.load(folders.place / "bert")
+    read = reading.read(loaded.model, loaded.tokenizer, TEXT)
+    with torch.no_grad():
+        found = theirs(input_ids=read.batch.tokens.long(), output_attentions=True, output_hidden_states=True)
+    _, one = ask("/neurons", model="bert", text=TEXT, layer=1, head=2)
+    scores = one["scale"] * unpacked(one["query"]).astype(float) @ unpacked(one["key"]).astype(float).T
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    expected = found.attentions[1][0, 2].numpy()
+    np.testing.assert_allclose(weights, expected, atol=5e-3)  # of queries and keys in float16
+    np.testing.assert_allclose(unpacked(one["weights"]), expected, atol=5e-4)
+    for name, layer in (("block input", 1), ("after feed-forward", 2)):
+        lengths = found.hidden_states[layer][0].norm(dim=-1)
+        np.testing.assert_allclose(one["flow"][name], lengths.numpy(), rtol=1e-4)
+    assert not one["adds"]
+
+
+def test_similar_contexts_are_those_of_a_full_search(ask, folders):
+    loaded = huggingface.load(folders.place / "bert")
+    sentence, texts = "the law was just", ["its law was tired", "the street was just", "the animal did not"]
+    states = {
+        text: loaded.model.hidden_states(reading.read(loaded.model, loaded.tokenizer, text).batch)[2][0]
+        for text in (sentence, *texts)
+    }
+    asked = states[sentence][2].detach().numpy()  # [CLS] the law
+    best = {}
+    for text in texts:
+        words = states[text][1:-1].detach().numpy()  # each word of these texts is one token
+        assert len(words) == len(text.split())
+        cosines = words @ asked / np.linalg.norm(words, axis=1) / np.linalg.norm(asked)
+        best[text] = (text.split()[cosines.argmax()], cosines.max())
+    _, found = ask("/similar", model="bert", word="law", sentence=sentence, texts=texts, layer=2)
+    assert found["searched"] == sum(len(text.split()) for text in texts)
+    assert [one["text"] for one in found["nearest"]] == sorted(texts, key=lambda text: -best[text][1])
+    for one in found["nearest"]:
+        word, cosine = best[one["text"]]
+        assert one["text"][one["begin"] : one["end"]] == word
+        assert one["cosine"] == pytest.approx(cosine, abs=1e-5)
+
+
+def test_examples_are_of_the_model(ask):
+    first = ask("/examples", model="judged")[1]
+    assert first["source"] == "dev rows of its run"
+    assert first["rows"] == 8
+    assert first["items"][0] == {"text": "the law was just and too tired", "expected": "bad"}
+    assert len({item["text"] for item in first["items"]}) == len(first["items"]) == 4
+    assert ask("/examples", model="bert")[1]["source"] == "general sentences"  # whose words it knows
+    assert ask("/examples", model="waves")[1] == {"items": [], "source": "", "english": False, "rows": 0}
+    words = ask("/examples", model="vectors")[1]["items"]
+    assert words[0] == {"text": "the"}
 
 
 def test_more_of_the_views(ask):
@@ -217,6 +276,11 @@ WRONG = [
     ("/embeddings", {"model": "bert", "plus": "a"}, "'plus' must be a list"),
     ("/masking", {"model": "bert", "text": TEXT, "rate": True}, "'rate' must be a number"),
     ("/runs", {"names": ["../first"]}, "no run ../first"),
+    ("/rows", {"model": "bert"}, "has no dev_predictions.jsonl"),
+    ("/neurons", {"model": "bert", "text": TEXT, "head": 4}, "no head 4"),
+    ("/neurons", {"model": "bert", "text": TEXT, "layer": 3}, "no layer 3"),
+    ("/neurons", {"model": "lm", "text": TEXT}, "no stack of blocks"),
+    ("/similar", {"model": "bert", "word": "cat", "sentence": TEXT}, "'cat' is not in the sentence"),
 ]
 
 

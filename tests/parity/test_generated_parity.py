@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import transformers
-from families import albert, bert, electra, gpt, gpt2, marian, mobilebert, pegasus, roberta, t5
+from families import albert, bert, electra, gpt, gpt2, marian, mobilebert, modernbert, pegasus, roberta, t5
 from generated import Case, Family, cases, check
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -27,7 +27,7 @@ from unmask.huggingface.config import read_config
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 
-ENCODERS = (bert, roberta, albert, electra, mobilebert)
+ENCODERS = (bert, roberta, albert, electra, mobilebert, modernbert)
 WRITERS = (gpt, gpt2, t5, marian, pegasus)
 FAMILIES = {module.FAMILY.name: module.FAMILY for module in (*ENCODERS, *WRITERS)}
 DRAWS = {**{module.FAMILY.name: 12 for module in ENCODERS}, **{module.FAMILY.name: 4 for module in WRITERS}}

@@ -98,7 +98,9 @@ ASKED = set(
 )
 NUMBERS = set(words("torch.bfloat16 torch.float16 torch.half torch.float32 torch.float torch.float64 torch.double"))
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
-HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub"}
+HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub", "wandb", "mlflow", "trackio", "spacy", "IPython"}
+OF_A_LIBRARY = {"runs/text_estimators.py": "sklearn", "serve/spacy_component.py": "spacy"}
+"""Files whose classes extend those of a library: they are imported by name only, by users of the library."""
 FOREIGN = {"transformers", "sentence_transformers", "peft", "accelerate", "ctranslate2"}
 
 
@@ -302,7 +304,7 @@ def imports_heavy_things_late(source: Source) -> Complaints:
         root = found.module.split(".")[0]
         if root in FOREIGN:
             yield found.line, f"{root} is a reference for tests and benchmarks, not a part of this"
-        elif root in HEAVY and not found.lazy and not found.typing:
+        elif root in HEAVY and not found.lazy and not found.typing and root != OF_A_LIBRARY.get(source.path):
             yield found.line, f"import {root} inside the function that needs it"
 
 
@@ -463,6 +465,7 @@ ALLOWED = [
     (leaves_global_randomness_alone, "nn/good.py", "import torch\ntorch.randn(3, generator=g)\nw.normal_(generator=g)"),
     (leaves_global_randomness_alone, "train/trainer.py", "import torch\ntorch.manual_seed(0)"),
     (imports_heavy_things_late, "data/good.py", "def f():\n    import pyarrow"),
+    (imports_heavy_things_late, "serve/spacy_component.py", "from spacy.tokens import Doc"),
     (asks_no_processor, "kernels/good.py", "import torch\nif x.device.type == 'cpu': torch.backends.mkldnn"),
     (asks_no_processor, "nn/good.py", "import torch\nif x.dtype is torch.bool: y(x.to(torch.float32), x.type)"),
     (asks_no_processor, "train/good.py", "from unmask.kernels.processor import settle\nsettle(precision, device)"),
@@ -604,13 +607,11 @@ def test_every_make_target_that_a_document_names_exists(name):
     assert not missing, f"{name} names make targets that do not exist: {sorted(missing)}"
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/architecture.md"])
-def test_the_file_trees_of_the_documents_are_the_disk(name):
-    paths = tree_paths((ROOT / name).read_text(encoding="utf-8"))
-    if not paths:
-        pytest.skip(f"{name} shows no file tree")
+def test_the_file_tree_of_the_plan_is_the_disk():
+    paths = tree_paths((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
+    assert len(paths) > 100
     missing = [path for path in paths if not (ROOT / path).exists() and not path.startswith("runs/")]
-    assert not missing, f"{name} shows files that do not exist: {missing}"
+    assert not missing, f"docs/architecture.md shows files that do not exist: {missing}"
 
 
 def test_the_plan_shows_every_room():

@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+import unmask
+
 ROOT = Path(__file__).resolve().parents[2]
 BY_DEVICE = {"torch"}  # comes in builds of their own, which no one checksum fits
 
@@ -31,7 +33,7 @@ def pinned(file: str) -> dict[str, str]:
     return {normal(name): version for name, version in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("file", ["requirements/ci.txt", "requirements/tools.txt"])
+@pytest.mark.parametrize("file", ["requirements/ci.txt", "requirements/tools.txt", "requirements/site.txt"])
 def test_every_package_has_its_checksums(file):
     text = (ROOT / file).read_text(encoding="utf-8")
     blocks = [block for block in re.split(r"(?m)^(?=[^\s#])", text) if "==" in block]
@@ -56,6 +58,19 @@ def test_everything_that_the_checks_ask_for_is_there():
     }
     assert asked - {"unmask"} - BY_DEVICE <= pinned("requirements/ci.txt").keys()
     assert pinned("constraints.txt").keys() >= BY_DEVICE
+
+
+def test_a_release_has_one_version_and_one_torch():
+    def found(file: str, pattern: str) -> str:
+        return re.search(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+    assert found("CITATION.cff", r"^version: (\S+)$") == unmask.__version__
+    assert found("CHANGELOG.md", r"^## \[(\d[\d.]+)\]") == unmask.__version__
+    dates = found("CITATION.cff", r"^date-released: (\S+)$"), found("CHANGELOG.md", r"^## \[\d[\d.]+\] - (\S+)$")
+    assert dates[0] == dates[1]
+    torch = pinned("constraints.txt")["torch"]
+    for file in ("Makefile", "Containerfile"):
+        assert set(re.findall(r"\btorch==([\d.]+)", (ROOT / file).read_text(encoding="utf-8"))) == {torch}
 
 
 def test_what_is_missing_is_named_by_its_extra():

@@ -12,14 +12,15 @@ from safetensors.numpy import load_file
 from unmask import cli, huggingface
 from unmask.cli.export import _lines
 from unmask.data.pictures.processor import ImageProcessor
+from unmask.data.text import byte_pairs
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.kernels.processor import settle
-from unmask.models.bert import Bert
+from unmask.models.bert import Bert, Roberta
 from unmask.models.vit import Vit
 from unmask.serve import Predictor
-from unmask.serve.vectors import vectors, write_vectors
+from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
 TEXTS = ["a good film", "dull", "the plot of a great film was dull and people talk", "great people", "a film"]
 SIZE = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 24, "std": 0.3}
@@ -180,3 +181,38 @@ def test_vectors_of_pictures(tmp_path, capsys):
             cli.main([*given, *more])
         assert sentence in capsys.readouterr().err
     assert not list(tmp_path.glob("x.*"))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("page", [Bert, Roberta])
+def test_any_encoder_gives_the_vectors_of_sentence_transformers(page, pooling, tmp_path, capsys):
+    """A folder without a sentence head, as its default for one is: `Transformer`, then `Pooling`."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    tokenizer = byte_pairs.train(TEXTS * 5, 300) if page is Roberta else Tokenizer.train(TEXTS * 5, 80)
+    model = page(vocabulary=tokenizer.size, **SIZE, padding=tokenizer.pad).build(as_heads({"mlm": 0}), seed=2)
+    huggingface.save(tmp_path / "plain", model, tokenizer)
+    texts = [*TEXTS, " ".join(TEXTS * 3)]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    out = tmp_path / "vectors.npy"
+    asked = ["--model", str(tmp_path / "plain"), "--file", str(tmp_path / "texts.txt"), "--out", str(out)]
+    cli.main(["embed", *asked, "--precision", "fp32", *(["--pooling", pooling] if pooling == "cls" else [])])
+    assert "was not trained for sentence vectors: its vectors are th" in capsys.readouterr().err
+    steps = [Transformer(str(tmp_path / "plain")), Pooling(model.config.dim, pooling)]
+    theirs = SentenceTransformer(modules=steps, device="cpu")
+    np.testing.assert_allclose(np.load(out), theirs.encode(texts), atol=1e-5)
+    if pooling == "mean":
+        np.testing.assert_array_equal(
+            SentenceTransformer(str(tmp_path / "plain"), device="cpu").encode(texts), theirs.encode(texts)
+        )
+
+
+def test_what_pools_already_or_reads_no_text_is_not_pooled_again(folder, tmp_path):
+    assert encoder_of(folder) == (folder, "") == encoder_of(folder, "mean")
+    with pytest.raises(UnmaskError, match="is a sentence encoder, trained with the pooling mean: leave --pooling out"):
+        encoder_of(folder, "cls")
+    config = Vit(size=8, patch=4, dim=8, layers=1, heads=2, hidden=12)
+    huggingface.save(tmp_path / "vit", config.build(), ImageProcessor().resized(8))
+    with pytest.raises(UnmaskError, match="vit reads no texts"):
+        encoder_of(tmp_path / "vit")

@@ -132,11 +132,3 @@ def test_the_clock_leaves_pauses_out_of_its_rate(monkeypatch: pytest.MonkeyPatch
     now[0] += 1
     assert clock.rates() == {"tokens_per_second": 0, "waiting": 0}
     assert clock.seconds() == 20.5
-
-
-def test_tensorboard_on_request(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    writer = Writer(tmp_path, tensorboard=True)
-    writer.write({"step": 1, "seconds": 2.0, "split": "train", "lr": 0.1})
-    writer.close()
-    assert any(p.stat().st_size for p in (tmp_path / "tensorboard").iterdir())

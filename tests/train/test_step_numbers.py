@@ -13,6 +13,7 @@ from train_toy import Guess, Rows, Tiny
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
+from unmask.kernels.processor import Settled
 from unmask.models.bert import Bert
 from unmask.models.transformer import Transformer
 from unmask.models.transformer_xl import TransformerXl
@@ -93,6 +94,56 @@ def test_a_step_without_a_target_is_a_step(precision):
     assert "loss/mlm" not in row
     assert all(x.isfinite().all() for x in weights(of).values())
     assert step(of, Rows().whole(1))["loss/mlm"] > 0
+
+
+@pytest.fixture
+def fp16(monkeypatch):
+    """A CPU that computes in float16, as only GPUs do quickly."""
+    monkeypatch.setattr("unmask.train.engine.settle", lambda precision, device: Settled(precision))
+
+
+def test_fp16_takes_the_steps_of_fp32_up_to_rounding(fp16):
+    full, half = engine(Guess(), "fp32", 1.0), engine(Guess(), "fp16", 1.0)
+    for place in range(3):
+        rows = [step(one, Rows().whole(place)) for one in (full, half)]
+        assert rows[1]["loss/mlm"] == pytest.approx(rows[0]["loss/mlm"], rel=1e-2)
+        assert rows[1]["gradient_norm"] == pytest.approx(rows[0]["gradient_norm"], rel=2e-2)
+        assert rows[1]["loss/mlm"] != rows[0]["loss/mlm"]
+
+
+def test_fp16_keeps_gradients_that_are_tiny(fp16):
+    """Those below 6e-8 are 0 in float16, unless the loss is scaled."""
+    norms = [
+        step(engine(Grown(1e-7), precision, None), Rows().whole(0))["gradient_norm"] for precision in ("fp32", "fp16")
+    ]
+    assert norms[1] == pytest.approx(norms[0], rel=2e-2)
+
+
+def test_the_scale_of_fp16_falls_after_an_overflow_and_is_resumed(fp16):
+    of = engine(Grown(math.inf), "fp16", 1.0)
+    scale, before = of.scaler.get_scale(), weights(of)
+    assert step(of, Rows().whole(0))["skipped"] == 1
+    assert of.scaler.get_scale() == scale / 2
+    after = weights(of)
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("model."))
+    other = engine(Guess(), "fp16", 1.0)
+    other.load(after)
+    assert other.scaler.state_dict() == of.scaler.state_dict()
+    with pytest.raises(UnmaskError, match=r"use bf16 with training\.sharding"):
+        engine(Guess(), "fp16", 1.0, sharding="full")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_fp16_on_a_gpu_learns_as_fp32_does():
+    losses = []
+    for precision in ("fp32", "fp16"):
+        optimizer = Optimizer(lr=1e-2, clip=1.0)
+        of = Engine(Tiny(dropout=0.0), Guess(), optimizer, device=torch.device("cuda"), precision=precision)
+        rows = [step(of, Rows().whole(place)) for place in range(8)]
+        losses.append([row["loss/mlm"] for row in rows if not row["skipped"]])
+    assert losses[1][-1] == pytest.approx(losses[0][-1], rel=0.05)
+    assert losses[1][-1] < losses[1][0]
 
 
 def test_an_empty_batch_is_a_step():

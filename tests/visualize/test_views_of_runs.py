@@ -95,9 +95,17 @@ def test_bad_projections_are_refused(vectors):
         words.projected(vectors.matrix[:2])
 
 
+def test_clusters_are_groups_of_directions_the_largest_first():
+    """Two directions, of 6 and 10 words whose lengths differ, are the two clusters that 16 words may have."""
+    rng = np.random.default_rng(0)
+    groups = np.array([0] * 6 + [1] * 10)
+    matrix = np.eye(2)[groups] * rng.uniform(1, 50, (16, 1)) + rng.normal(0, 0.01, (16, 2))
+    assert words.clusters(words.Vectors([f"w{i}" for i in range(16)], matrix)) == (1 - groups).tolist()
+
+
 def test_a_cloud_has_the_words_asked_for_and_their_neighbours(vectors):
     found = words.cloud(vectors, ["w5"], count=10)
-    assert found["points"][0] == {"word": "w5", "asked": True, **{k: found["points"][0][k] for k in "xy"}}
+    assert found["points"][0] == {"word": "w5", "asked": True, "cluster": 0, **{k: found["points"][0][k] for k in "xy"}}
     near = [one["word"] for one in vectors.nearest(["w5"], top=9)]
     assert [point["word"] for point in found["points"]] == ["w5", *near]
     assert len(words.cloud(vectors, count=20)["points"]) == 20

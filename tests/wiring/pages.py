@@ -12,7 +12,7 @@ from typing import Any
 from unmask.cli import parser
 from unmask.cli import words as word_vectors
 from unmask.cli.parser import overrides
-from unmask.generate import Sampling
+from unmask.generate import Sampling, Search
 from unmask.objectives import registry
 from unmask.runs import recipes, supervised_recipes
 from unmask.runs.clustering import Iterations, LabelMaking
@@ -87,7 +87,13 @@ def _config_of(
     if verb == "show":
         return recipes.find(options.recipe), {}
     of = {"finetune": (FineTuning(), OTHERS), "probe": (Probing(), {}), "baseline": (Baselines(), {})}
-    return (of | {"generate": (Sampling(), {}), "evaluate": (InContext(), {})})[verb]
+    return (
+        of
+        | {
+            "generate": (Search() if getattr(options, "search", False) else Sampling(), {}),
+            "evaluate": (InContext(), {}),
+        }
+    )[verb]
 
 
 def options_of(pages: Iterable[str], configs: Iterable[Any]) -> Iterator[tuple[str, set[str]]]:

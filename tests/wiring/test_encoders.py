@@ -1,4 +1,4 @@
-"""ALBERT, ELECTRA, MobileBERT and RoBERTa end to end: pre-trained, resumed, opened elsewhere, fine-tuned, asked."""
+"""ALBERT, ELECTRA, MobileBERT, ModernBERT, RoBERTa end to end: trained, resumed, opened, fine-tuned, asked."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ from unmask.train.metrics import read as read_metrics
 from unmask.types import Batch, Example
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-RECIPES = ("albert-tiny", "electra-tiny", "mobilebert", "roberta-tiny")
+RECIPES = ("albert-tiny", "electra-tiny", "mobilebert", "modern-tiny", "roberta-tiny")
 SMALL = {"dim": 32, "layers": 2, "heads": 2, "hidden": 64, "length": 32}
 OF_RECIPE: dict[str, dict[str, object]] = {
     "albert-tiny": {"factor": 16},
     "electra-tiny": {"factor": 16},
     "mobilebert": {"factor": 16, "bottleneck": 16, "feedforwards": 3},
+    "modern-tiny": {"local": 8},
     "roberta-tiny": {},
 }
 
@@ -101,7 +102,8 @@ def test_every_term_has_its_curve(trained: Pretrain) -> None:
 
 
 def test_a_run_resumes_to_the_same_weights(trained: Pretrain, folder: Path, tmp_path: Path) -> None:
-    settings = config(trained.recipe, steps=8, save_every=4, evaluate_every=4, dropout=0.1, workers=0)
+    rate = "dropout" if "dropout" in trained.model.config.places() else "hidden_dropout"
+    settings = config(trained.recipe, steps=8, save_every=4, evaluate_every=4, workers=0, **{rate: 0.1})
     whole, part = (Pretrain(settings, [folder], tmp_path / name) for name in ("whole", "part"))
     whole.run()
     assert part.run(lambda event: event == Step(4) and part.trainer.stop("the test")).step == 4
@@ -123,7 +125,8 @@ def test_a_batch_without_a_pair_of_sentences_teaches_the_words(folder: Path, tmp
 
 
 def test_the_folder_opens_in_transformers_with_the_same_numbers(trained: Pretrain) -> None:
-    theirs = transformers.AutoModelForPreTraining.from_pretrained(trained.out).eval()  # RoBERTa's is its MaskedLM
+    (name,) = json.loads((trained.out / "config.json").read_text())["architectures"]
+    theirs = getattr(transformers, name).from_pretrained(trained.out).eval()
     model = huggingface.load(trained.out).model
     tokens = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -142,7 +145,8 @@ HEADS = as_heads({"mlm": 0, "classification": 3, "tagging": 5, "span": 2, "choic
 
 def pages() -> list[ModelConfig]:
     found = [config(recipe).model for recipe in RECIPES]
-    return [page.replace(vocabulary=60, std=0.2, positions="normal") for page in found]
+    new = {"positions": "normal"}  # of learned positions
+    return [page.replace(vocabulary=60, std=0.2, **(new if hasattr(page, "positions") else {})) for page in found]
 
 
 def said(model: Model, batch: Batch, lengths: list[int]) -> list[Tensor]:

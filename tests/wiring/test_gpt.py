@@ -74,7 +74,9 @@ def test_it_learns_more_than_word_frequencies_and_opens_in_transformers(trained)
     tokenizer = transformers.AutoTokenizer.from_pretrained(run.out)
     assert (theirs.config.bos_token_id, theirs.config.eos_token_id) == (run.processor.cls, run.processor.sep)
     ((ours,),) = Continuer(run.out, Search(limits=Limits(max_length=12)))(["the film was"])
-    ids = tokenizer("the film was")["input_ids"][:-1]  # all but the token that ends a text
+    ids = tokenizer("the film was")["input_ids"]  # no token ends a prompt
+    assert ids[:1] == [run.processor.cls]
+    assert ids[-1] != run.processor.sep
     with torch.no_grad():
         texts = theirs.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False, pad_token_id=run.processor.pad)
     assert tokenizer.decode(texts[0], skip_special_tokens=True) == ours.text

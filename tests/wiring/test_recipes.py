@@ -115,7 +115,16 @@ def test_a_page_is_trained_by_what_it_supports_and_nothing_else(
             Pretrain(config, [folder], tmp_path / "run")
 
 
-ON_DEVICE = ("bert-tiny", "roberta-tiny", "albert-tiny", "electra-tiny", "mobilebert-tiny", "gpt-tiny", "t5-tiny")
+ON_DEVICE = (
+    "bert-tiny",
+    "roberta-tiny",
+    "albert-tiny",
+    "electra-tiny",
+    "mobilebert-tiny",
+    "modern-tiny",
+    "gpt-tiny",
+    "t5-tiny",
+)
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)

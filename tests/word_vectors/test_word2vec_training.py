@@ -207,6 +207,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(tmp_path, often, n
     assert (read(tmp_path / "run").matrix == whole.vectors.matrix).all()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "README.md",
         "run.json",
         "vectors.safetensors",
         "words.json",

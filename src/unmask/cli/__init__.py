@@ -19,6 +19,7 @@ from unmask.cli import (
     labelled,
     lecture,
     process,
+    push,
     serve,
     show,
     training,
@@ -46,7 +47,7 @@ SECTIONS = {
     "use a model": ("predict", "embed", "translate", "generate", "words"),
     "measure": ("evaluate", "baseline", "probe", "glue", "bench"),
     "look inside": ("show", "report", "lecture"),
-    "serve and share": ("serve", "export"),
+    "serve and share": ("serve", "export", "push"),
 }
 """What a person wants -> the verbs that do it, in the order of the help."""
 
@@ -117,6 +118,7 @@ def parser() -> Parser:
         show.add_verbs,
         lecture.add_verbs,
         export.add_verbs,
+        push.add_verbs,
         serve.add_verbs,
         bench.add_verbs,
         training.add_report,

@@ -301,8 +301,8 @@ def _evaluate_minimal_pairs(options: argparse.Namespace, overrides: dict[str, st
 def _language_model(options: argparse.Namespace, *, any_kind: bool = False) -> Any:
     from unmask import huggingface
 
-    if options.precision == "bf16":
-        raise UnmaskError("Log-probabilities are computed in fp32: leave --precision bf16 out.")
+    if options.precision in ("bf16", "fp16"):
+        raise UnmaskError(f"Log-probabilities are computed in fp32: leave --precision {options.precision} out.")
     loaded = huggingface.load(options.model, None if any_kind else huggingface.SINGLE_STACK)
     loaded.model.to(options.device)
     return loaded

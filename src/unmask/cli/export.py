@@ -73,7 +73,12 @@ def add_verbs(verbs: Any) -> None:
         "--model",
         required=True,
         metavar="FOLDER",
-        help="folder of a sentence encoder, or of a model that reads pictures or recordings",
+        help="folder of a sentence encoder, of any other encoder of texts, or of a model of pictures or recordings",
+    )
+    sub.add_argument(
+        "--pooling",
+        choices=["mean", "cls"],
+        help="of an encoder that was not trained for sentence vectors: the mean of all tokens (default), or the first",
     )
     sub.add_argument(
         "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
@@ -89,13 +94,16 @@ def add_verbs(verbs: Any) -> None:
 
 def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
-    from unmask.serve.vectors import vectors, write_vectors
+    from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
     if options.data:
         _embed_items(options)
         return
+    model, note = encoder_of(options.model, options.pooling)
+    if note:
+        print(note, file=sys.stderr)
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
-    predictor = Predictor(options.model, **where)
+    predictor = Predictor(model, **where)
     say(predictor.settled)
     count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
@@ -108,6 +116,8 @@ def _embed_items(options: argparse.Namespace) -> None:
     from unmask.serve.backends import require_torch
     from unmask.serve.vectors import item_vectors, named_items, write_vectors
 
+    if options.pooling:
+        raise UnmaskError("--pooling is for texts: leave it out for pictures and recordings.")
     if options.file:
         raise UnmaskError("--file names texts and --data pictures or recordings: leave one of them out.")
     require_torch(options.backend, options.model)

@@ -255,10 +255,10 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
     parser.add_argument(
         "--precision",
-        choices=["auto", "fp32", "bf16"],
+        choices=["auto", "fp32", "bf16", "fp16"],
         default="auto",
         help="bf16 multiplies in bfloat16: several times as fast on devices that support it, with nearly the same "
-        "results; auto (default) uses it where it is known to be faster, and prints so",
+        "results; auto (default) uses it where it is known to be faster, and prints so; fp16 is for GPUs without it",
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from unmask.cli.parser import (
     where_to_train,
 )
 from unmask.cli.settings import print_config, settings_of
-from unmask.config import flatten
 from unmask.errors import UnmaskError
 
 
@@ -168,7 +166,6 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs import recipes
     from unmask.runs.report import run_facts
     from unmask.train import checkpoint
-    from unmask.train.optim import check_rate
 
     file = settings_of(options)
     if file is not None and not options.recipe:
@@ -188,7 +185,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     with file.named() if file is not None else nullcontext():
         options.recipe, config = recipes.choose(options.recipe, start, facts)
     if file is not None and not file.whole:
-        config = file.config(config.resumed, lambda: _timed(config, file.facts["config"]), batch_size="rows.batch")
+        config = file.config(
+            config.resumed, lambda: recipes.timed(config, file.facts["config"]), batch_size="rows.batch"
+        )
         facts = file.facts
     if options.data and not config.objective.plain:
         raise UnmaskError(
@@ -196,12 +195,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             "...)."
         )
     options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
-    config = _timed(config, overrides)
-    usual, config = config, config.override(overrides, batch_size="rows.batch")
-    if config.start is not None:
-        config.objective.check_changes(usual.objective, config.start)
-    if not options.resume:
-        check_rate(usual.training.optimizer, config.training.optimizer, overrides)
+    config = recipes.overridden(config, overrides, resumed=options.resume)
     if options.fields:
         print_fields(config)
         for name, value in registry.selected(config.objective).items():
@@ -229,14 +223,6 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     )
     if carried_out(run, options, "pretrain"):
         suggest(f"finetune --model {options.out} --train FILE --out FOLDER", f"serve --model {options.out}")
-
-
-def _timed(config: Any, given: Mapping[str, Any]) -> Any:
-    """The config without steps and minutes if one of them is given: it replaces that of the recipe."""
-    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps"}
-    if lengths & {name.replace("-", "_") for name in flatten(given)}:
-        return config.override({"steps": None, "minutes": None})
-    return config
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -30,6 +30,7 @@ from unmask.huggingface.tables import (
     mfcc_cnn,
     mina,
     mobilebert,
+    modernbert,
     pegasus,
     recurrent,
     resnet,
@@ -67,6 +68,7 @@ TABLES: dict[str, Table[Any]] = {
         electra.ELECTRA,
         mobilebert.MOBILEBERT,
         mobilebert.IB_BERT,
+        modernbert.MODERNBERT,
         elmo.ELMO,
         gpt.GPT,
         gpt.GPT2,
@@ -249,6 +251,11 @@ _UNKNOWN_THERE = frozenset({"crf", "pairs"})
 def published(heads: Set[str]) -> frozenset[str]:
     """The names of these heads in `Table.architectures`, without heads that no class of `transformers` has."""
     return frozenset(_ONE_CLASS.get(head, head) for head in heads - _UNKNOWN_THERE)
+
+
+def unpublished(heads: Iterable[str]) -> frozenset[str]:
+    """Those of some heads that no class of `transformers` has, although it opens the folder."""
+    return _UNKNOWN_THERE.intersection(heads)
 
 
 def config_json(table: Table[Any], model: Model, labels: Sequence[str]) -> dict[str, Any]:

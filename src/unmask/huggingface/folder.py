@@ -35,7 +35,7 @@ from unmask.huggingface.config import (
 from unmask.huggingface.hub import model_folder
 from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
 from unmask.huggingface.layout import fold
-from unmask.huggingface.searching import GENERATION
+from unmask.huggingface.processors import GENERATION
 from unmask.huggingface.table import Table, as_heads
 from unmask.huggingface.weights import files_of, fill, normalise, parts_of, read_tensors, rename, rules_of, stored_heads
 from unmask.models.heads import asked_of
@@ -137,8 +137,7 @@ def save(
     if processor is not None:
         processor = table.processor.of(processor)
         table.processor.check(processor, model.config, folder)
-    beside = dict(sentence_transformers.files_of(model, settings or {}))
-    if beside:
+    if beside := dict(sentence_transformers.files_of(model, settings or {})):
         model, settings = model.without_heads(), {}
     tensors = {theirs: tensor.contiguous() for theirs, tensor in export(model).items()}
     tensors |= _copies(table, tensors)
@@ -147,6 +146,7 @@ def save(
         values["architectures"] = [name for name, has in table.architectures.items() if not has][:1]
     if processor is not None:
         values |= table.processor.fields(processor, model)
+        beside |= table.processor.beside(processor, model) if table.architectures else {}
     if settings or table.kind.heads:
         values[SETTINGS] = dict(settings or {})
     beside |= {WORDS_FILE: "".join(f"{word}\n" for word in words)} if words else {}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from unmask.errors import UnmaskError, needs
 
 PREFIX = "hub:"
-SAFE = ("*.json", "*.txt", "*.safetensors", "*.model")
+SAFE = ("*.json", "*.txt", "*.safetensors", "*.model", "*.spm")
 """The files to download. They contain no code."""
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
@@ -23,6 +25,14 @@ def is_name(place: Path | str) -> bool:
     return _NAME.fullmatch(text) is not None and not Path(text).exists() and not Path(text).parent.exists()
 
 
+def name_of(folder: Path | str) -> str:
+    """The name on the hub of a folder in its cache, `models--owner--name/snapshots/...`; "" for any other folder."""
+    parts = Path(folder).parts[-3:]
+    if len(parts) < 3 or parts[1] != "snapshots" or not parts[0].startswith("models--"):
+        return ""
+    return parts[0].removeprefix("models--").replace("--", "/")
+
+
 def model_folder(place: Path | str) -> Path:
     """The folder itself, or the folder in the hub's cache for `owner/name`, `owner/name@revision` and `hub:NAME`.
 
@@ -35,19 +45,39 @@ def model_folder(place: Path | str) -> Path:
     missing = f"There is no model folder {place}"
     try:
         import huggingface_hub
-        from huggingface_hub import errors
     except ImportError:
         raise needs(f"{missing}, and a model of the Hugging Face hub needs huggingface_hub", "hub") from None
-    try:
+    with one_sentence(missing, revision, "the download from the hub failed"):
         return Path(huggingface_hub.snapshot_download(name, revision=revision or None, allow_patterns=list(SAFE)))
+
+
+@contextmanager
+def one_sentence(failed: str, revision: str, otherwise: str) -> Iterator[None]:
+    """Turn an error of the hub's library into an UnmaskError.
+
+    failed     what did not succeed, which begins the sentence
+    revision   the revision of the model that was asked for; "" for the newest
+    otherwise  the reason before the library's own words, for errors of other kinds
+    """
+    from huggingface_hub import errors
+
+    try:
+        yield
+        return
     except errors.GatedRepoError:
         why = "the model of this name on the Hugging Face hub is gated: request access on its page, and log in with hf"
     except errors.RepositoryNotFoundError:
         why = "the Hugging Face hub has no model of this name, or the model is private: log in with hf"
     except errors.RevisionNotFoundError:
         why = f"the model of this name on the Hugging Face hub has no revision {revision}"
+    except errors.LocalTokenNotFoundError:
+        why = "the Hugging Face hub does not know you: log in with hf auth login"
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         why = "the Hugging Face hub does not answer, and its cache does not hold the model"
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        why = f"the download from the hub failed: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
-    raise UnmaskError(f"{missing}, and {why.rstrip('.')}.")
+    except (errors.HfHubHTTPError, errors.HFValidationError, OSError, ValueError, RuntimeError) as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in (401, 403):
+            why = "the Hugging Face hub refuses it: log in with hf auth login, with a token that may write"
+        else:
+            why = f"{otherwise}: {(str(error).strip() or type(error).__name__).splitlines()[0]}"
+    raise UnmaskError(f"{failed}, and {why.rstrip('.')}.")

@@ -23,10 +23,12 @@ class Kind(Generic[M]):
 
     heads    name -> outputs, of the heads that every model of this kind has, and that a folder does not list
     instead  (folder, its config.json) -> an error sentence for a caller who expects another kind: how to use this one
+    call     a line of code that calls its class in `transformers`, in an example
     """
 
     heads: Mapping[str, int]
     instead: Callable[[Path | str, Mapping[str, Any]], str]
+    call: str
 
 
 def _single_stack(folder: Path | str, values: Mapping[str, Any]) -> str:
@@ -46,10 +48,14 @@ def _encoder_decoder(folder: Path | str, values: Mapping[str, Any]) -> str:
     )
 
 
-SINGLE_STACK: Kind[Model] = Kind({}, _single_stack)
+SINGLE_STACK: Kind[Model] = Kind({}, _single_stack, "print(model(**inputs))")
 """Encoders and causal models: one stack, with the heads that the folder lists."""
 
-ENCODER_DECODER: Kind[EncoderDecoder] = Kind({"next": 0}, _encoder_decoder)
+ENCODER_DECODER: Kind[EncoderDecoder] = Kind(
+    {"next": 0},
+    _encoder_decoder,
+    "print(AutoTokenizer.from_pretrained(name).batch_decode(model.generate(**inputs), skip_special_tokens=True))",
+)
 """Models that encode one sequence and generate another."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +19,7 @@ from unmask.data.text.sentence_tokenizer import SentenceTokenizer
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
+GENERATION = "generation_config.json"
 P = TypeVar("P")
 Q = TypeVar("Q", bound=Processor[Any])
 NOT_TOGETHER = "they do not belong together. Use the tokenizer that the model was trained with."
@@ -28,11 +30,15 @@ class ProcessorFiles(ABC, Generic[P]):
 
     processor  the class of the processor
     files      names that its files may have        signs  a folder with one of these files has a processor
+    loader     the class of `transformers` that opens it; "" if there is none
+    call       the arguments of that class for one item, as code in an example
     """
 
     processor: type[P]
     files: tuple[str, ...]
     signs: tuple[str, ...]
+    loader: str = ""
+    call: str = ""
 
     def load(self, folder: Path, config: Any) -> P | None:
         """The processor of a folder, or None. Raises UnmaskError for the processor of another model."""
@@ -69,6 +75,10 @@ class ProcessorFiles(ABC, Generic[P]):
         """The fields of config.json that depend on the processor."""
         return {}
 
+    def beside(self, processor: P, model: Any) -> Mapping[str, str]:
+        """Further files, for `transformers`: name -> content."""
+        return {}
+
     def check_ids(self, config: Any, folder: Path) -> None:
         """Raises UnmaskError if the ids of the start, the end or the padding are not in the model's vocabulary."""
         return
@@ -95,6 +105,7 @@ class Tokens(ProcessorFiles[Tokenizer]):
 
     processor = Tokenizer
     files = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+    loader, call = "AutoTokenizer", '"A text."'
     signs = ("tokenizer.json", "vocab.txt", "merges.txt")
 
     def open(self, folder: Path, config: Any) -> Tokenizer:
@@ -109,7 +120,17 @@ class Tokens(ProcessorFiles[Tokenizer]):
             )
 
     def save(self, tokenizer: Tokenizer, folder: Path, model: Any) -> list[str]:
-        return tokenizer.save(folder, length=model.positions, segments=model.config.segments > 1)
+        segments, continues = model.config.segments > 1, "next" in model.heads
+        return tokenizer.save(folder, length=model.positions, segments=segments, continues=continues)
+
+    def beside(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, str]:
+        """For a language model, the special tokens that `generate` never writes, as here."""
+        fields = self.fields(tokenizer, model)
+        if not fields:
+            return {}
+        never = sorted(tokenizer.specials - {tokenizer.sep})
+        values = {**fields, "pad_token_id": tokenizer.pad, "bad_words_ids": [[token] for token in never]}
+        return {GENERATION: json.dumps(values, indent=2) + "\n"}
 
     def fields(self, tokenizer: Tokenizer, model: Any) -> Mapping[str, Any]:
         """For a language model, the start and end tokens that other programs use for generation."""
@@ -130,6 +151,7 @@ class Sides(ProcessorFiles[Tokenizer]):
     """For encoder–decoders: a `Tokenizer` with one vocabulary, or with one for each side."""
 
     processor = Tokenizer
+    loader, call = "AutoTokenizer", '"A text."'
     files: tuple[str, ...] = (
         *("spiece.model", "tokenizer.json", "vocab.txt"),
         *("subwords.json", "source.spm", "target.spm", "vocab.json", "target_vocab.json", "tokenizer_config.json"),
@@ -183,6 +205,7 @@ class Images(ProcessorFiles[ImageProcessor]):
     """For models of pictures: an `ImageProcessor`."""
 
     processor = ImageProcessor
+    loader, call = "AutoImageProcessor", 'Image.open("picture.png").convert("RGB")'
     files = signs = ("preprocessor_config.json", "processor_config.json")
 
     def open(self, folder: Path, config: Any) -> ImageProcessor:
@@ -203,6 +226,7 @@ class Recordings(ProcessorFiles[RecordingProcessor]):
     """For models of recordings: a `RecordingProcessor`."""
 
     processor = RecordingProcessor
+    loader, call = "AutoFeatureExtractor", "samples, sampling_rate=processor.sampling_rate"
     files = signs = ("preprocessor_config.json", "processor_config.json")
 
     def open(self, folder: Path, config: Any) -> RecordingProcessor:
@@ -237,6 +261,7 @@ class PicturesAndTexts(Sides):
     """For models that write on pictures: the source is a picture. The files are those of an `ImageProcessor` and of a
     tokenizer."""
 
+    loader, call = Images.loader, Images.call
     files = (*Sides.files, *Images.files)
 
     def open(self, folder: Path, config: Any) -> Tokenizer:

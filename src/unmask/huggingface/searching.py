@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from unmask.config import read_json
 from unmask.errors import UnmaskError
+from unmask.huggingface.processors import GENERATION
 from unmask.huggingface.table import Part
 
-GENERATION = "generation_config.json"
 POSITIONS = 1_024  # tokens: the longest sequence in a written folder if the model has no limit
 STOPS = {"estimate": False, "certain": "never", "full": True}
 """`Search.stop` -> `early_stopping` in `transformers`."""

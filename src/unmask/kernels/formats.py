@@ -11,9 +11,15 @@ Where = torch.device | str | Tensor
 """A device, or a tensor on it."""
 
 
-def autocast(device: Where, bf16: bool) -> torch.autocast:
-    """A context in which products are computed in bfloat16 if `bf16`, else in the format of their factors."""
-    return torch.autocast(_kind(device), torch.bfloat16, enabled=bf16)
+def autocast(device: Where, dtype: torch.dtype | None) -> torch.autocast:
+    """A context in which products are computed in a number format; None: in that of their factors."""
+    return torch.autocast(_kind(device), dtype or torch.bfloat16, enabled=dtype is not None)
+
+
+def scaler(device: Where, dtype: torch.dtype | None) -> torch.amp.GradScaler:
+    """Loss scaling (Micikevicius et al. 2018, "Mixed Precision Training"), enabled where products are in float16: its
+    range is smaller than that of float32, and small gradients would become 0."""
+    return torch.amp.GradScaler(_kind(device), enabled=dtype is torch.float16)
 
 
 def exactly(device: Where) -> torch.autocast:

@@ -92,7 +92,7 @@ def prepacked(part: Part, dtype: torch.dtype = torch.bfloat16, *, but: nn.Module
 def inference_dtype(part: nn.Module, precision: Precision) -> torch.dtype:
     """The number format of products in inference for a requested `precision` (see `settle`)."""
     weight = next(part.parameters())
-    return torch.bfloat16 if settle(precision, weight.device).precision == "bf16" else weight.dtype
+    return settle(precision, weight.device).dtype or weight.dtype
 
 
 def gains(part: nn.Module, dtype: torch.dtype) -> bool:

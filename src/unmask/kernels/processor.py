@@ -14,8 +14,13 @@ from typing import Any, Literal
 
 import torch
 
-Precision = Literal["auto", "fp32", "bf16"]
-"""The requested precision; "auto" is the fastest one on the device."""
+from unmask.errors import UnmaskError
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+"""The requested precision; "auto" is the faster one of fp32 and bf16 on the device."""
+
+FORMATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precision -> the number format of products, where it is not that of the weights."""
 
 OF_BF16 = ("amx_bf16", "avx512_bf16")
 """Instructions that multiply in bfloat16, by their names in PyTorch."""
@@ -28,13 +33,23 @@ class Settled:
     note  a sentence for the user; empty if the precision is the requested one and the device supports it
     """
 
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16", "fp16"]
     note: str = ""
+
+    @property
+    def dtype(self) -> torch.dtype | None:
+        """The number format of products; None: that of the weights."""
+        return FORMATS.get(self.precision)
 
 
 def settle(precision: Precision, device: torch.device | str = "cpu") -> Settled:
-    """The precision to use on a device for a requested `precision`."""
+    """The precision to use on a device for a requested `precision`.
+
+    Raises UnmaskError for fp16 on a CPU: its products there are many times slower than in fp32.
+    """
     kind = torch.device(device).type
+    if precision == "fp16" and kind == "cpu":
+        raise UnmaskError("fp16 is for GPUs, as a CPU is many times slower in it than in fp32: leave --precision out.")
     if precision == "auto" and (chosen := fastest(device)) == "bf16":
         return Settled(chosen, f"Computed in bf16, which is the fastest on this {kind}; fp32 is more exact.")
     if precision == "auto":

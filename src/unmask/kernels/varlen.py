@@ -25,11 +25,13 @@ class Varlen(NamedTuple):
                 sequences may be empty (`unmask.types.boundaries_of`)
     longest     upper bound of the length of a sequence
     causal      whether tokens do not see later ones
+    window      only tokens less than this many places away are visible, on either side; None: no limit
     """
 
     boundaries: Tensor
     longest: int
     causal: bool
+    window: int | None = None
 
     def fits(self, q_BHTK: Tensor, k_BHTK: Tensor) -> bool:
         """Whether the kernel supports these queries and keys: 16-bit numbers, equal shapes, a supported width of heads,
@@ -45,9 +47,11 @@ class Varlen(NamedTuple):
         """
         q, k, v = (x.transpose(1, 2).flatten(0, 1) for x in (q_BHTK, k_BHTK, v_BHTK))  # [B * T, H, K]
         ends, longest = self.boundaries, self.longest
+        reach = None if self.window is None else self.window - 1
+        sides = {"window_size_left": reach, "window_size_right": 0 if self.causal and reach is not None else reach}
         # The operator behind `torch.nn.attention.varlen`, which has no dropout. Nested tensors call it the same way.
         y, *_ = torch.ops.aten._flash_attention_forward(
-            q, k, v, ends, ends, longest, longest, rate, self.causal, False, scale=scale
+            q, k, v, ends, ends, longest, longest, rate, self.causal, False, scale=scale, **sides
         )
         attended: Tensor = y.unflatten(0, (len(q_BHTK), -1)).transpose(1, 2)
         return attended
@@ -58,9 +62,10 @@ class Varlen(NamedTuple):
         parts = []
         for begin, end in pairwise(self.boundaries.tolist()):
             scores_HTT = scale * q[:, begin:end] @ k[:, begin:end].mT
-            if self.causal:
-                later_TT = torch.ones_like(scores_HTT[0], dtype=torch.bool).triu(1)
-                scores_HTT = scores_HTT.masked_fill(later_TT, -torch.inf)
+            far = self.longest if self.window is None else self.window
+            seen_TT = torch.ones_like(scores_HTT[0], dtype=torch.bool).triu(1 - far)
+            seen_TT = seen_TT.tril(0 if self.causal else far - 1)
+            scores_HTT = scores_HTT.masked_fill(~seen_TT, -torch.inf)
             parts.append(scores_HTT.softmax(-1) @ v[:, begin:end])
         return torch.cat(parts, 1).transpose(0, 1).unflatten(0, (len(q_BHTK), -1)).transpose(1, 2)
 

@@ -15,6 +15,7 @@ from unmask.models.ib_bert import IbBert
 from unmask.models.mae import Mae
 from unmask.models.mobilebert import MobileBert
 from unmask.models.model import Model
+from unmask.models.modernbert import ModernBert
 from unmask.models.rebuilding import resized
 from unmask.models.recurrent import RecurrentNetwork
 from unmask.models.resnet import ResNet
@@ -47,6 +48,7 @@ __all__ = [
     "Mae",
     "MobileBert",
     "Model",
+    "ModernBert",
     "RecurrentNetwork",
     "ResNet",
     "Roberta",

@@ -171,7 +171,7 @@ class Roberta(Bert):
     eps: float = 1e-5
     padding: int = 1
 
-    token_kind = "bpe"
+    token_kind, about = "bpe", "RoBERTa: BERT with byte-level BPE, trained without sentence pairs (Liu et al., 2019)."
 
     def position(self, dim: int) -> Learned:
         """A table of length + 2 rows whatever the padding is, as in the published models."""

@@ -17,8 +17,10 @@ from unmask.kernels.prepacked import PrepackedLinear, gains, inference_dtype, lo
 from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.models.stack_model import StackModel
-from unmask.nn import Attention, Bias, Block, FeedForward, Mask, Patch, Position, Stack
+from unmask.nn import Attention, Bias, Block, FeedForward, GatedFeedForward, Mask, Patch, Position, Rotary, Stack
 from unmask.nn.recordings import FrameEmbedding
+
+Turns = tuple[Tensor, Tensor] | None
 
 
 class InferenceBlock:
@@ -28,25 +30,42 @@ class InferenceBlock:
         self.residuals = (block.attention, block.feedforward)
         attention, feedforward = (residual.f for residual in self.residuals)
         assert isinstance(attention, Attention)
-        assert isinstance(feedforward, FeedForward)
+        assert isinstance(feedforward, FeedForward | GatedFeedForward)
         self.heads, self.scale = attention.heads, attention.scale
+        self.rotary = attention.position if isinstance(attention.position, Rotary) else None
         self.projections = PrepackedLinear(attention.query, attention.key, attention.value, dtype=dtype)
         self.output = PrepackedLinear(attention.output, dtype=dtype)
-        self.up = PrepackedLinear(feedforward.up, dtype=dtype, then=feedforward.activation)
+        active, *factors = feedforward.factors
+        self.active = PrepackedLinear(active, dtype=dtype, then=feedforward.activation)
+        self.factors = [PrepackedLinear(factor, dtype=dtype) for factor in factors]
         self.down = PrepackedLinear(feedforward.down, dtype=dtype)
 
-    def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
-        """[N, D] -> [N, D]; the first B * T rows are tokens. `seen`, if given, is added to the attention scores. The
-        values of x change: the sums are computed in its memory."""
-        attention, feedforward = self.residuals
-        x_ND = attention.after(x_ND.add_(self.output.forward(self._attend(attention.before(x_ND), B, T, seen))))
-        return feedforward.after(x_ND.add_(self.down.forward(self.up.forward(feedforward.before(x_ND)))))
+    def __call__(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None, turns: Turns) -> Tensor:
+        """[N, D] -> [N, D]; the first B * T rows are tokens. The values of x change: the sums are computed in its
+        memory.
 
-    def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None) -> Tensor:
+        seen   added to the attention scores, if given
+        turns  rotation of queries and keys (`Rotary.turns`), if the block has one
+        """
+        attention, feedforward = self.residuals
+        y_ND = self._attend(attention.before(x_ND), B, T, seen, turns)
+        x_ND = attention.after(x_ND.add_(self.output.forward(y_ND)))
+        return feedforward.after(x_ND.add_(self.down.forward(self._inside(feedforward.before(x_ND)))))
+
+    def _inside(self, x_ND: Tensor) -> Tensor:
+        """The hidden features of the feed-forward layer; a gate multiplies them."""
+        hidden = self.active.forward(x_ND)
+        for factor in self.factors:
+            hidden = hidden.mul_(factor.forward(x_ND))
+        return hidden
+
+    def _attend(self, x_ND: Tensor, B: int, T: int, seen: Tensor | None, turns: Turns) -> Tensor:
         """Equation 1 of Vaswani et al. 2017, with queries, keys and values from one product."""
         N = len(x_ND)
         projected = self.projections.forward(x_ND)[: B * T].view(B, T, 3, self.heads, -1)
         q_BHTK, k_BHTK, v_BHTK = projected.permute(2, 0, 3, 1, 4).unbind(0)
+        if turns is not None:
+            q_BHTK, k_BHTK = Rotary.turned(q_BHTK, k_BHTK, *turns)
         y_BHTK = fused(q_BHTK, k_BHTK, v_BHTK, seen, scale=self.scale)
         return padded_to(y_BHTK.transpose(1, 2).reshape(B * T, -1), N)
 
@@ -58,23 +77,31 @@ class InferenceStack(Stack):
     """
 
     def __init__(self, stack: Stack, dtype: torch.dtype) -> None:
-        super().__init__([], order=stack.order, norm=stack.norm)
+        super().__init__([], order=stack.order, norm=stack.norm, windows=stack.windows)
         self.dtype = dtype
         self.laid_out = [InferenceBlock(block, self.dtype) for block in stack.blocks if isinstance(block, Block)]
+        self.rotaries = {block.rotary for block in self.laid_out if block.rotary is not None}
 
     def forward(
         self, x_BTD: Tensor, *, mask: Mask | None = None, positions_BT: Tensor | None = None, **_: Any
     ) -> Tensor:
-        """[B, T, D] -> [B, T, D]; no gradients. `positions_BT` has no effect: x contains the positions."""
+        """[B, T, D] -> [B, T, D]; no gradients."""
         B, T, D = x_BTD.shape
         if not B * T:
             return x_BTD.detach()
-        seen = Bias((mask or Mask()).tensor(T, T, x_BTD.device)).added(self.dtype)  # once, for all blocks
+        mask = mask or Mask()
+        seen = {  # once, for all blocks
+            window: Bias(mask.within(window).tensor(T, T, x_BTD.device)).added(self.dtype)
+            for window in set(self.windows)
+        }
+        places_BT = torch.arange(T, device=x_BTD.device)[None] if positions_BT is None else positions_BT
+        turns: dict[Rotary | None, Turns] = {one: one.turns(places_BT, self.dtype) for one in self.rotaries}
         x_ND = padded(x_BTD.detach().reshape(B * T, D), self.dtype)
         if x_ND.data_ptr() == x_BTD.data_ptr():
             x_ND = x_ND.clone()  # the blocks change it
-        for i in self.order:
-            x_ND = self.laid_out[i](x_ND, B, T, seen)
+        for i, window in zip(self.order, self.windows, strict=True):
+            block = self.laid_out[i]
+            x_ND = block(x_ND, B, T, seen[window], turns.get(block.rotary))
         return self.norm(x_ND[: B * T]).view(B, T, D)
 
 
@@ -117,8 +144,9 @@ def _is_plain(stack: Stack) -> bool:
 
 def _is_usual(block: Block) -> bool:
     attention, feedforward = block.attention.f, block.feedforward.f
-    if type(attention) is not Attention or type(feedforward) is not FeedForward:
+    if type(attention) is not Attention or type(feedforward) not in (FeedForward, GatedFeedForward):
         return False
+    assert isinstance(feedforward, FeedForward | GatedFeedForward)
     linear = [part for part in block.modules() if isinstance(part, nn.Linear)]
-    plain = all(is_plain(layer) for layer in linear) and len(linear) == 6
-    return plain and type(attention.position) is Position and attention.kv_heads == attention.heads
+    plain = all(is_plain(layer) for layer in linear) and len(linear) == 5 + len(feedforward.factors)
+    return plain and type(attention.position) in (Position, Rotary) and attention.kv_heads == attention.heads

@@ -131,12 +131,12 @@ def settled(model: Writer, precision: Precision) -> Settled:
     """The number format in which a model writes, given `precision`. For a model that is neither a Transformer nor a T5,
     "auto" is always fp32.
 
-    Raises UnmaskError for bfloat16 with such a model, which has hardly any products to compute in it.
+    Raises UnmaskError for bf16 and fp16 with such a model, which has hardly any products to compute in them.
     """
     if isinstance(model, TransformerModel):
         return settle(precision, model.device)
-    if precision == "bf16":
-        raise UnmaskError("Only a Transformer or a T5 writes in bfloat16: leave --precision out for this model.")
+    if precision in ("bf16", "fp16"):
+        raise UnmaskError(f"Only a Transformer or a T5 writes in {precision}: leave --precision out for this model.")
     return Settled("fp32")
 
 

@@ -19,6 +19,7 @@ from unmask.models.model import Model, ModelConfig
 from unmask.models.stack_model import StackModel
 from unmask.nn import ACTIVATIONS, Classifier
 from unmask.nn.recording_heads import Prototypes
+from unmask.nn.sequences import means
 from unmask.nn.spectra import Cepstra, FrameConvolution
 from unmask.types import Batch, Head
 
@@ -165,12 +166,7 @@ class CepstralModel(StackModel):
 
     def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
         """The mean state [M, D] of the recordings that begin at these places; without a batch, each row is one."""
-        if batch is None or batch.documents is None:
-            return hidden_BTD.mean(1)[places_M // hidden_BTD.shape[1]]
-        T = hidden_BTD.shape[1]
-        own_MT = batch.documents[places_M // T] == batch.documents.flatten()[places_M, None]
-        share_MT = own_MT.to(hidden_BTD.dtype) / own_MT.sum(1, keepdim=True)
-        return (share_MT[:, None] @ hidden_BTD[places_M // T]).squeeze(1)
+        return means(hidden_BTD, places_M, None if batch is None else batch.documents)
 
 
 SIZES: dict[str, dict[str, Any]] = {

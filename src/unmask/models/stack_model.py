@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.nn import Mask, Stack, Token
+from unmask.nn.sequences import means
 from unmask.types import Batch
 
 
@@ -105,3 +106,13 @@ class StackModel(Model):
             for handle in handles:
                 handle.remove()
         return states
+
+
+class MeanModel(StackModel):
+    """A model whose classifiers of sequences read the mean of all tokens."""
+
+    reads_stack_whole = True
+
+    def summary(self, hidden_BTD: Tensor, places_M: Tensor, batch: Batch | None) -> Tensor:
+        """The mean state [M, D] of the sequences that hold these places; without a batch, each row is one."""
+        return means(hidden_BTD, places_M, None if batch is None else batch.documents)

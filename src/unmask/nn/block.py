@@ -91,6 +91,11 @@ class FeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         return self.down(self.dropout(self.activation(self.up(x_BTD))))
 
+    @property
+    def factors(self) -> tuple[Linear, ...]:
+        """The maps whose product is the hidden features; the first one is activated."""
+        return (self.up,)
+
 
 class GatedFeedForward(nn.Module):
     """down(activation(gate(x)) * up(x)): GEGLU with `F.gelu`, SwiGLU with `F.silu` (Shazeer 2020, section 2)."""
@@ -109,6 +114,11 @@ class GatedFeedForward(nn.Module):
         """[..., D] -> [..., D]."""
         gate, up = joint(x_BTD, self.gate, self.up)
         return self.down(self.dropout(self.activation(gate) * up))
+
+    @property
+    def factors(self) -> tuple[Linear, ...]:
+        """As those of `FeedForward`."""
+        return (self.gate, self.up)
 
 
 FEEDFORWARDS: dict[str, Callable[..., nn.Module]] = {
@@ -187,6 +197,7 @@ class Stack(nn.Module):
     position  a scheme whose bias all layers share (T5, ALiBi)
     norm      norm of the last block's output; pre-norm models need one
     skip      which of the input and the output of a layer the next one reads; None: the output
+    windows   for each layer, the window that limits its mask (`Mask.window`), or None; None: no layer has one
     """
 
     def __init__(
@@ -197,12 +208,14 @@ class Stack(nn.Module):
         position: Position | None = None,
         norm: nn.Module | None = None,
         skip: LayerDrop | None = None,
+        windows: Sequence[int | None] | None = None,
     ):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.order = list(range(len(blocks)) if order is None else order)
         self.position = (position or Position()).fits("a Stack", "bias")
         self.norm, self.skip = norm or nn.Identity(), skip or LayerDrop(0.0)
+        self.windows = [None] * len(self.order) if windows is None else list(windows)
 
     def forward(
         self,
@@ -230,11 +243,12 @@ class Stack(nn.Module):
                 )
             return self._continue(x_BTD, positions_BT, cache)
         T, device = x_BTD.shape[1], x_BTD.device
-        bias = (mask or Mask()).bias(T, T, device).plus(self.position.bias(T, T, device))
+        shared, mask = self.position.bias(T, T, device), mask or Mask()
+        biases = {window: mask.within(window).bias(T, T, device).plus(shared) for window in set(self.windows)}
         memory_bias = None if memory is None else (memory_mask or Mask()).bias(T, memory.shape[1], device)
-        for i in self.order:
+        for i, window in zip(self.order, self.windows, strict=True):
             y_BTD = self.blocks[i](
-                x_BTD, bias=bias, memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
+                x_BTD, bias=biases[window], memory_BSD=memory, memory_bias=memory_bias, positions_BT=positions_BT
             )
             x_BTD = self.skip(x_BTD, y_BTD)
         return self.norm(x_BTD)
@@ -247,8 +261,11 @@ class Stack(nn.Module):
                 instead of W tokens of one sequence
 
         Raises `UnmaskError` if W > 1 and an attention layer has its own scheme that depends on distances, because the
-        keys of hypotheses are interleaved. A scheme of the Stack works with any width.
+        keys of hypotheses are interleaved. A scheme of the Stack works with any width. Also for layers with a window,
+        which a cache does not limit.
         """
+        if any(window is not None for window in self.windows):
+            raise UnmaskError("Layers with a window read whole sequences: this stack does not go on from a cache.")
         schemes = [part.position for part in self.modules() if isinstance(part, Attention)]
         in_line = any(scheme.opens("bias", "score") for scheme in schemes)
         by_distance = in_line or self.position.opens("bias")

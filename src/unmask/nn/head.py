@@ -26,6 +26,12 @@ class VocabularyHead(nn.Module):
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         """Add rows for new tokens to the head's own parameters with `larger`; the token vectors have theirs already."""
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        """The bias [V] of the logits; None: there is none."""
+        bias = getattr(self, "bias", None)
+        return bias if isinstance(bias, nn.Parameter) else None
+
     def forward(self, x_MD: Tensor) -> Tensor:
         """[..., D] -> logits [..., V]."""
         return self.logits(x_MD).made()
@@ -141,6 +147,10 @@ class ProjectedHead(VocabularyHead):
         self.project = nn.Linear(width, token.embedding_dim, bias=False)
         self.tied = TiedHead(token, bias=True)
 
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        return self.tied.output_bias
+
     def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
         self.tied.extend(larger)
 
@@ -148,12 +158,55 @@ class ProjectedHead(VocabularyHead):
         return self.tied.logits(self.project(x_ME))
 
 
+class Transform(nn.Module):
+    """norm(activation(dense(x))): the layer before an output.
+
+    bias   whether the linear map has a bias
+    """
+
+    def __init__(self, dim: int, activation: Callable[[Tensor], Tensor], norm: nn.Module, *, bias: bool = True):
+        super().__init__()
+        self.dense, self.norm, self.activation = nn.Linear(dim, dim, bias), norm, activation
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> [..., D]."""
+        return self.norm(self.activation(self.dense(x_MD)))
+
+
+class TransformedHead(VocabularyHead):
+    """output(transform(x)): an output for each token, tied or with its own weights, after another layer."""
+
+    def __init__(self, transform: nn.Module, output: VocabularyHead):
+        super().__init__()
+        self.transform, self.output = transform, output
+
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        return self.output.output_bias
+
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        self.output.extend(larger)
+
+    def logits(self, x_MD: Tensor) -> Logits:
+        return self.output.logits(self.transform(x_MD))
+
+
 class UntiedHead(VocabularyHead):
     """output(x): one output for each word of a vocabulary, with its own weights."""
 
-    def __init__(self, dim: int, outputs: int):
+    def __init__(self, dim: int, outputs: int, *, bias: bool = True):
         super().__init__()
-        self.output = nn.Linear(dim, outputs)
+        self.output = nn.Linear(dim, outputs, bias)
+
+    @property
+    def output_bias(self) -> nn.Parameter | None:
+        bias: nn.Parameter | None = self.output.bias
+        return bias
+
+    def extend(self, larger: Callable[[Tensor], nn.Parameter]) -> None:
+        for name, parameter in list(self.output.named_parameters()):
+            setattr(self.output, name, larger(parameter))
+        self.output.out_features = len(self.output.weight)
 
     def logits(self, x_MD: Tensor) -> Logits:
         return Logits(x_MD, self.output.weight, self.output.bias)
@@ -198,6 +251,18 @@ class Classifier(nn.Module):
         of its steps on making the outputs larger (docs/decisions/0017-new-heads-are-wide.md)."""
         weight_CD = self.output.weight
         weight_CD.mul_(weight_CD.shape[-1] ** -0.5 / weight_CD.square().mean().sqrt())
+
+
+class TransformedClassifier(Classifier):
+    """output(dropout(transform(x))): a classifier after another layer, such as a `Transform`."""
+
+    def __init__(self, transform: nn.Module, dim: int, outputs: int, dropout: float = 0.0):
+        super().__init__(dim, outputs, dropout)
+        self.transform = transform
+
+    def forward(self, x_MD: Tensor) -> Tensor:
+        """[..., D] -> logits [..., outputs]."""
+        return super().forward(self.transform(x_MD))
 
 
 class Span(Classifier):

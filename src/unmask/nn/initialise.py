@@ -9,17 +9,21 @@ from unmask.nn.embedding import Token
 from unmask.nn.recurrent import Recurrent
 
 
-def truncated_normal(model: nn.Module, std: float, generator: torch.Generator) -> None:
+def truncated_normal(model: nn.Module, std: float, generator: torch.Generator, *, cutoff: float = 2.0) -> None:
     """BERT's initialisation: weights from a normal with deviation `std`, truncated at ± 2 `std`; biases 0; the scales
-    of norms 1 and their biases 0."""
+    of norms 1 and their biases 0.
+
+    cutoff  where to truncate, in deviations
+    """
     for module in model.modules():
         if isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.trunc_normal_(module.weight, std=std, a=-2 * std, b=2 * std, generator=generator)
+            nn.init.trunc_normal_(module.weight, std=std, a=-cutoff * std, b=cutoff * std, generator=generator)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
         if isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def uniform_linear(layer: nn.Linear, generator: torch.Generator) -> None:

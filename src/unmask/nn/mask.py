@@ -115,15 +115,19 @@ class Mask:
             boundaries=None if alone is None else alone.boundaries,
         )
 
+    def within(self, window: int | None) -> Mask:
+        """This mask, limited to a window; None: this mask."""
+        return self if window is None else self & Mask(window=window)
+
     def tensor(self, T: int, S: int, device: Device = None) -> Tensor | None:
         """True where visible, [T, S] or [B, 1, T, S]; None where nothing is hidden."""
-        parts = []
-        if (self.causal and T > 1) or self.window is not None:
+        parts, window = [], self._window(S)
+        if (self.causal and T > 1) or window is not None:
             distance_TS = distances(T, S, device)
             if self.causal:
                 parts.append(distance_TS <= 0)
-            if self.window is not None:
-                parts.append(distance_TS.abs() < self.window)
+            if window is not None:
+                parts.append(distance_TS.abs() < window)
         if self.lengths is not None:
             parts.append((torch.arange(S, device=device) < self.lengths.to(device)[:, None])[:, None, None])
         if self.documents is not None:
@@ -137,12 +141,19 @@ class Mask:
     def bias(self, T: int, S: int, device: Device = None) -> Bias:
         """The mask as a `Bias`. An empty mask and a plain causal one get no tensor, so that the fast kernels take
         them."""
-        if self.causal and T == S and self.window is None and self.lengths is None and self.documents is None:
+        window = self._window(S)
+        if self.causal and T == S and window is None and self.lengths is None and self.documents is None:
             return Bias(causal=True)
         varlen = None
-        if self.boundaries is not None and T == S and self.window is None and self.lengths is None:
-            varlen = Varlen(self.boundaries, T, self.causal)
+        if self.boundaries is not None and T == S and self.lengths is None:
+            varlen = Varlen(self.boundaries, T, self.causal, window)
         return Bias(self.tensor(T, S, device), varlen=varlen)
+
+    def _window(self, S: int) -> int | None:
+        """The window, if it hides any of S keys; always in a compiled graph, which may be used for longer rows."""
+        if self.window is None or torch.compiler.is_compiling():
+            return self.window
+        return self.window if self.window < S else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

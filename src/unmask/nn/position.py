@@ -152,12 +152,23 @@ class Rotary(Position):
         self.head_dim, self.base = _even(head_dim, "width of a head"), base
 
     def rotate(self, q_BHTK: Tensor, k_BNSK: Tensor, positions_BS: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        T, S, width = q_BHTK.shape[-2], k_BNSK.shape[-2], q_BHTK.shape[-1]
-        if width != self.head_dim:
-            raise UnmaskError(f"Rotary was built for heads of width {self.head_dim}, but these have width {width}.")
-        place = torch.arange(S, device=k_BNSK.device)[None] if positions_BS is None else positions_BS
-        angle = _angles(place, self.head_dim, self.base, q_BHTK.dtype)[:, None]
-        cos, sin = angle.cos().to(q_BHTK.dtype), angle.sin().to(q_BHTK.dtype)
+        if q_BHTK.shape[-1] != self.head_dim:
+            raise UnmaskError(
+                f"Rotary was built for heads of width {self.head_dim}, but these have width {q_BHTK.shape[-1]}."
+            )
+        S = k_BNSK.shape[-2]
+        place_BS = torch.arange(S, device=k_BNSK.device)[None] if positions_BS is None else positions_BS
+        return self.turned(q_BHTK, k_BNSK, *self.turns(place_BS, q_BHTK.dtype))
+
+    def turns(self, positions_BS: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of the angles, [B, 1, S, K / 2] each, which all layers with these positions share."""
+        angle = _angles(positions_BS, self.head_dim, self.base, dtype)[:, None]
+        return angle.cos().to(dtype), angle.sin().to(dtype)
+
+    @staticmethod
+    def turned(q_BHTK: Tensor, k_BNSK: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys, rotated by the angles of `turns`."""
+        T = q_BHTK.shape[-2]
         return _turn(q_BHTK, cos[..., -T:, :], sin[..., -T:, :]), _turn(k_BNSK, cos, sin)
 
 

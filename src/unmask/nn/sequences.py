@@ -63,6 +63,19 @@ class Sequences:
         return x_NSD.new_zeros(B * T, x_NSD.shape[-1]).index_put((self.places,), x_KD).unflatten(0, (B, T))
 
 
+def means(hidden_BTD: Tensor, places_M: Tensor, documents_BT: Tensor | None) -> Tensor:
+    """The mean state [M, D] of the sequences that hold these places of the flattened rows.
+
+    documents_BT  number of the sequence of each place in its row; None: each row is one sequence
+    """
+    T = hidden_BTD.shape[1]
+    if documents_BT is None:
+        return hidden_BTD.mean(1)[places_M // T]
+    own_MT = documents_BT[places_M // T] == documents_BT.flatten()[places_M, None]
+    share_MT = own_MT.to(hidden_BTD.dtype) / own_MT.sum(1, keepdim=True)
+    return (share_MT[:, None] @ hidden_BTD[places_M // T]).squeeze(1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
     """The places of the words of some rows, and their characters.

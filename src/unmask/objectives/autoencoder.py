@@ -55,6 +55,8 @@ class AutoencoderConfig(ObjectiveConfig):
     example = "lstm-autoencoder"
     objective = SequenceAutoencoder
     requires = frozenset({"causal"})
+    pipeline = "text-generation"
+    command = ("generate", '"A text"')
     choices = (("written", "again"),)
     off = (("short", 0.0),)
 

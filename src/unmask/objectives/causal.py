@@ -54,6 +54,8 @@ class CausalLMConfig(ObjectiveConfig):
     example = "gpt-tiny"
     objective = CausalLM
     requires = frozenset({"causal"})
+    pipeline = "text-generation"
+    command = ("generate", '"A text"')
     choices = (("written", "next"),)
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:

@@ -54,6 +54,9 @@ class ObjectiveConfig(Config):
     off       (field, value) pairs without effect, which runs of other objectives accept too
     optional  whether a folder whose model does not support it is trained by the default objective of the model instead
     plain     whether its data may be a plain folder of files (`opens`), not only a corpus that was built from one
+    pipeline  what its models are for, by the name of the Hugging Face hub and `transformers.pipeline`; "" without one
+    command   the verb of the command line that uses its models, and arguments: "[MASK]" stands for the mask of a
+              tokenizer. None: a model must be fine-tuned first
     """
 
     kind: ClassVar[str]
@@ -66,6 +69,8 @@ class ObjectiveConfig(Config):
     off: ClassVar[tuple[tuple[str, object], ...]] = ()
     optional: ClassVar[bool] = False
     plain: ClassVar[bool] = False
+    pipeline: ClassVar[str] = "feature-extraction"
+    command: ClassVar[tuple[str, str] | None] = ("embed", "--file texts.txt --out vectors.npy")
 
     # ---------------------------------------------------------------------------------------- used by a run
 

@@ -220,6 +220,8 @@ class MaskedLMConfig(ObjectiveConfig):
     example = "bert-tiny"
     objective = MaskedLM
     requires = frozenset({"bidirectional"})
+    pipeline = "fill-mask"
+    command = ("predict", '"A text with [MASK]."')
     choices = (("written", "none"), ("masked", "true"), ("masked", "false"))
     off = (("whole_words", False), ("span", 1))
     optional = True

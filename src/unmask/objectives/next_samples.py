@@ -125,6 +125,7 @@ class NextSamplesConfig(RecordingConfig):
     example: ClassVar[str] = "wavenet-tiny"
     objective = NextSamples
     requires: ClassVar[frozenset[str]] = frozenset({"recordings", "next samples"})
+    command: ClassVar[tuple[str, str] | None] = ("generate", "--out sound.wav")
     own_heads: ClassVar[frozenset[str]] = frozenset({"samples"})
     choices: ClassVar[tuple[tuple[str, str], ...]] = (("frames", "samples"),)
 

@@ -193,6 +193,8 @@ class PictureConfig(ObjectiveConfig):
     requires: ClassVar[frozenset[str]] = frozenset({"pictures"})
     plain: ClassVar[bool] = True
     of_folder: ClassVar[tuple[str, ...]] = ("size", "patch", "channels")
+    pipeline: ClassVar[str] = "image-feature-extraction"
+    command: ClassVar[tuple[str, str] | None] = ("embed", "--data pictures --out vectors.npy")
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:

@@ -140,6 +140,8 @@ class RecordingConfig(ObjectiveConfig):
 
     requires: ClassVar[frozenset[str]] = frozenset({"recordings"})
     plain: ClassVar[bool] = True
+    pipeline: ClassVar[str] = ""  # that of transformers for features reads texts
+    command: ClassVar[tuple[str, str] | None] = ("embed", "--data recordings --out vectors.npy")
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:

@@ -71,6 +71,8 @@ class SegmentLMConfig(ObjectiveConfig):
     example = "transformer-xl-tiny"
     objective = SegmentLM
     requires = frozenset({"memory"})
+    pipeline = "text-generation"
+    command = ("generate", '"A text"')
     choices = (("written", "segments"),)
 
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:

@@ -95,6 +95,8 @@ class SignalConfig(ObjectiveConfig):
 
     requires: ClassVar[frozenset[str]] = frozenset({"signals"})
     plain: ClassVar[bool] = True
+    pipeline: ClassVar[str] = ""
+    command: ClassVar[tuple[str, str] | None] = None
 
     @classmethod
     def chosen(cls, current: ObjectiveConfig, option: str, value: str) -> ObjectiveConfig | None:

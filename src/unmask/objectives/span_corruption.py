@@ -204,6 +204,8 @@ class SpanCorruptionConfig(ObjectiveConfig):
     example = "t5-tiny"
     objective = SpanCorruption
     requires = frozenset({"encoder-decoder"})
+    pipeline = ""
+    command = ("translate", '"A text with <extra_id_0>."')
     choices = (("written", "spans"),)
     off = (("short", 0.0),)
 

@@ -2,11 +2,13 @@
 
 import { clustered } from "./clusters.js";
 import { bar, colour, empty, field, h, percent, short, tipped } from "./dom.js";
-import { matrix } from "./matrix.js";
+import { cosines, matrix } from "./matrix.js";
 import { forecastSeries } from "./forecasts.js";
-import { contextForm, firstSource, into, sumForm } from "./forms.js";
-import { base64 } from "./microphone.js";
+import { given, keep } from "./address.js";
+import { chips, contextForm, fold, into, starting, sumForm } from "./forms.js";
+import { classifyPicture, comparePictures } from "./seeing.js";
 import { ask } from "./service.js";
+import { share } from "./share.js";
 import { classifySignal, scoreSignal, tagSignal } from "./signals.js";
 import { classifyRecording, compareRecordings, readRecording, transcribe } from "./speech.js";
 
@@ -35,7 +37,7 @@ const PANELS = {
   "contextual-words": (root, model) => {
     const form = contextForm(model);
     root.replaceChildren(form);
-    form.querySelector("form").requestSubmit();
+    if (form.querySelector("input").value) form.querySelector("form").requestSubmit();
   },
   "word-vectors": (root, model) => root.replaceChildren(sumForm(model).section),
 };
@@ -47,57 +49,70 @@ export function answersTab(root, model) {
   panel(root, model);
 }
 
-const predict = async (model, text) => (await ask("predict", { model: model.name, texts: [text] })).answers[0];
+const predict = (model, text) => ask("predict", { model: model.name, texts: [text] });
 
-/** A form with text fields, and an element for the answer, which `answer(values, place)` fills. */
-function asking(root, fields, answer, { button = "Answer", examples = [] } = {}) {
-  const place = h("div", { "aria-live": "polite" });
-  const inputs = fields.map(({ label, value = "", rows = 2 }) => h("textarea", { rows, "aria-label": label }, value));
+/** A form with text fields {name, label, rows, more: whether it is folded}, filled from the address or an example, and
+ *  an element for the answer, which `answer(values, place)` fills; it may return what `ask` returned. */
+function asking(root, model, fields, answer, { button = "Answer", change = (values) => values } = {}) {
+  const place = h("div", { "aria-live": "polite" }), names = fields.map(({ name }) => name);
+  const inputs = fields.map(({ label, rows = 2 }) => h("textarea", { rows, "aria-label": label }));
+  const fill = (values) => change(values).forEach((value, i) => (inputs[i].value = value));
+  fill(starting(model, names));
   let turn = 0;
-  const run = async () => {
+  const run = async (push = true) => {
     const mine = ++turn;
+    if (push || Object.keys(given().fields).some((name) => names.includes(name))) keep(Object.fromEntries(names.map((name, i) => [name, inputs[i].value])), push);
     empty(place, h("p", { class: "busy" }, "Working …"));
     const stage = h("div", {});
     try {
-      await answer(inputs.map((input) => input.value), stage);
+      const data = await answer(inputs.map((input) => input.value), stage);
+      stage.append(share(stage, data) ?? "");
     } catch (error) {
       empty(stage, h("p", { class: "error", role: "alert" }, error.message));
     }
     if (mine === turn) empty(place, stage);
   };
   for (const input of inputs) input.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && run());
-  const form = h("form", { onsubmit: (event) => (event.preventDefault(), run()) }, fields.map(({ label }, i) => field(label, inputs[i])), h("div", { class: "row" }, h("button", { class: "main" }, button)));
-  const tries = examples.map((values) => h("button", { type: "button", onclick: () => (inputs.forEach((input, i) => (input.value = values[i])), run()) }, values[0].length > 48 ? `${values[0].slice(0, 46)} …` : values[0]));
-  empty(root, form, tries.length ? h("div", { class: "examples" }, "Examples:", tries) : null, place);
+  const shown = (more) => fields.map(({ label, more: folded = false }, i) => (folded === more ? field(label, inputs[i]) : null));
+  const folded = fields.filter((one) => one.more);
+  const form = h("form", { onsubmit: (event) => (event.preventDefault(), run()) }, shown(false), folded.length ? fold(folded[0].more, folded.map((one) => one.name), shown(folded[0].more)) : null, h("div", { class: "row" }, h("button", { class: "main" }, button)));
+  const offered = chips(model, names, (item) => (fill(names.map((name) => text(item[name]))), run()));
+  empty(root, form, offered, place);
+  if (inputs[0].value.trim()) queueMicrotask(() => run(false)); // once the panel has added what it needs
   return { inputs, run };
 }
+
+const text = (value) => (Array.isArray(value) ? value.join("\n") : value ?? "");
 
 // ---------------------------------------------------------------------------------------------------- pre-trained
 
 function fillMask(root, model) {
-  const words = h("p", { class: "text" });
-  let mask = "[MASK]";
+  const words = h("p", { class: "text" }), mask = model.about?.mask || "[MASK]";
   const { inputs, run } = asking(
     root,
-    [{ label: "Text; click words below to mask them", value: "The capital of France is Paris." }],
+    model,
+    [{ name: "text", label: "Text; click words below to mask them" }],
     async ([text], place) => {
       if (!text.includes(mask)) return void empty(place, h("p", { class: "note" }, "Click a word above to mask it."));
-      const answer = await predict(model, text);
+      const found = await predict(model, text), [answer] = found.answers;
       empty(
         place,
         answer.masks.map((guesses, i) => [h("h3", {}, `Masked word ${i + 1}`), h("ol", { class: "bars" }, guesses.map((one, k) => bar(one.token, one.probability, { strong: k === 0 })))]),
         h("p", {}, h("b", {}, answer.text)),
       );
+      return found;
     },
-    { button: "Guess" },
+    { button: "Guess", change: ([text]) => [text && !text.includes(mask) ? text.replace(longest(text), () => mask) : text] },
   );
   const [input] = inputs;
-  let original = input.value;
+  let original = "";
   function draw() {
-    const parts = original.match(/\s+|[\p{L}\p{N}_'’-]+|[^\s]/gu) ?? [];
+    original = input.value;
+    const parts = original.split(mask).flatMap((text, i) => [...(i ? [mask] : []), ...(text.match(/\s+|[\p{L}\p{N}_'’-]+|[^\s]/gu) ?? [])]);
     const hidden = new Set();
     empty(words, parts.map((part, i) => {
       if (/^\s+$/.test(part)) return " ";
+      if (part === mask) return h("b", {}, mask);
       const button = h("button", { type: "button", class: "word", "aria-pressed": false, "aria-label": `Hide ${part}` }, part);
       button.addEventListener("click", () => {
         if (hidden.has(i)) hidden.delete(i);
@@ -109,25 +124,27 @@ function fillMask(root, model) {
       return button;
     }));
   }
-  input.addEventListener("input", () => {
-    original = input.value.includes(mask) ? original : input.value;
-    if (!input.value.includes(mask)) draw();
-  });
+  input.addEventListener("input", draw);
   root.querySelector("form").after(words);
-  ask("inside", { model: model.name }).then((about) => ((mask = about.mask || mask), draw()), draw);
+  root.querySelector(".examples")?.addEventListener("click", draw);
+  draw();
 }
 
+/** The longest word of a text, which an example without a mask hides. */
+const longest = (text) => (text.match(/\p{L}+/gu) ?? [""]).sort((a, b) => b.length - a.length)[0];
+
 function nextSentence(root, model) {
-  asking(root, [{ label: "First", value: "She opened the door." }, { label: "Second", value: "Nobody was there." }], async ([a, b], place) => {
-    const answer = await predict(model, [a, b]);
+  asking(root, model, [{ name: "text", label: "First" }, { name: "pair", label: "Second" }], async ([a, b], place) => {
+    const found = await predict(model, [a, b]), [answer] = found.answers;
     empty(place, h("ul", { class: "bars" }, bar("follows", answer.follows), bar("does not follow", 1 - answer.follows, { index: 1 })));
+    return found;
   });
 }
 
 /** Words with the probability that each was replaced; a click on a word shows the generator's predictions for it. */
 function replaced(root, model) {
   const offers = h("div", { "aria-live": "polite" });
-  const { inputs, run } = asking(root, [{ label: "Text; change a word, and see whether the model finds it", value: "The chef cooked the meal and served it to the guests." }], async ([text], place) => {
+  const { inputs, run } = asking(root, model, [{ name: "text", label: "Text; change a word, and see whether the model finds it" }], async ([text], place) => {
     empty(offers);
     const found = await ask("replaced", { model: model.name, text });
     const letters = [...found.text], parts = [];
@@ -138,6 +155,7 @@ function replaced(root, model) {
     }
     parts.push(letters.slice(at).join(""));
     empty(place, h("p", { class: "text" }, parts), h("p", { class: "note" }, "Below each word: the probability that it was replaced. A stronger colour is a higher probability. Click a word to see what the generator predicts in its place."), offers);
+    return found;
   }, { button: "Look" });
   const [input] = inputs;
   function offer(text, { word, begin, end }) {
@@ -146,69 +164,21 @@ function replaced(root, model) {
     into(offers, ask("replaced", { model: model.name, text, begin, end }), ({ guesses }) =>
       empty(offers, h("h3", {}, `The generator's predictions for “${word}”`), h("ol", { class: "bars" }, guesses.map((one) => bar(h("button", { type: "button", class: "word", onclick: () => swap(one.token) }, one.token), one.probability)))));
   }
-  run();
 }
 
 // ---------------------------------------------------------------------------------------------------- labels
 
 function classify(root, model) {
-  asking(root, [{ label: "Text", value: "A film that is a joy to watch, though it is far too long." }, { label: "Second text (for pairs)", rows: 1 }], async ([text, pair], place) => {
-    const answer = await predict(model, pair ? [text, pair] : text);
+  asking(root, model, [{ name: "text", label: "Text" }, { name: "pair", label: "Second text", rows: 1, more: "Second text, for models that read pairs" }], async ([text, pair], place) => {
+    const found = await predict(model, pair ? [text, pair] : text), [answer] = found.answers;
     const scores = Object.entries(answer.scores ?? {}).sort((a, b) => b[1] - a[1]);
     const bars = scores.length ? h("ol", { class: "bars" }, scores.map(([label, p], i) => bar(label, p, { strong: i === 0 }))) : h("p", {}, `Score ${short(answer.score)}`);
     const stage = h("div", {});
     empty(place, bars, stage);
-    const about = await ask("inside", { model: model.name });
-    const output = Math.max(0, about.labels.indexOf(scores[0]?.[0]));
+    const output = Math.max(0, (model.about?.labels ?? []).indexOf(scores[0]?.[0]));
     why(stage, await ask("saliency", { model: model.name, text, pair: pair || null, output }), scores[0]?.[0] ?? "the score");
+    return found;
   });
-}
-
-/** A picture is chosen or dropped; the page sends the bytes of its file. */
-function classifyPicture(root, model) {
-  const place = h("div", { "aria-live": "polite" });
-  let turn = 0;
-  async function answer(file) {
-    const mine = ++turn;
-    if (!file) return;
-    empty(place, h("p", { class: "busy" }, "Working …"));
-    const stage = h("div", {});
-    try {
-      const found = await predict(model, { picture: await base64(file) });
-      const scores = Object.entries(found.scores).sort((a, b) => b[1] - a[1]);
-      const shown = h("canvas", { role: "img", "aria-label": file.name });
-      const picture = await createImageBitmap(file).catch(() => null);
-      if (picture) {
-        const share = Math.min(1, 320 / Math.max(picture.width, picture.height));
-        [shown.width, shown.height] = [picture.width, picture.height].map((side) => Math.max(1, Math.round(side * share)));
-        shown.getContext("2d").drawImage(picture, 0, 0, shown.width, shown.height);
-      }
-      empty(stage, h("h3", {}, file.name), picture ? shown : null, h("ol", { class: "bars" }, scores.slice(0, 10).map(([label, p], i) => bar(label, p, { strong: i === 0 }))));
-    } catch (error) {
-      empty(stage, h("p", { class: "error", role: "alert" }, error.message));
-    }
-    if (mine === turn) empty(place, stage);
-  }
-  const input = h("input", { type: "file", accept: "image/*", "aria-label": "Picture", onchange: () => answer(input.files[0]) });
-  const form = h("form", { onsubmit: (event) => event.preventDefault(), ondragover: (event) => event.preventDefault(), ondrop: (event) => (event.preventDefault(), answer(event.dataTransfer.files[0])) }, field("Picture: choose a file, or drop one here", input));
-  empty(root, form, place);
-}
-
-/** Several pictures are chosen; a matrix shows the cosines of their vectors. */
-function comparePictures(root, model) {
-  const place = h("div", { "aria-live": "polite" });
-  async function compare(files) {
-    empty(place, h("p", { class: "busy" }, "Working …"));
-    try {
-      const texts = await Promise.all([...files].map(async (file) => ({ picture: await base64(file) })));
-      const { embeddings } = await ask("embed", { model: model.name, texts });
-      empty(place, cosines([...files].map((file) => file.name), embeddings));
-    } catch (error) {
-      empty(place, h("p", { class: "error", role: "alert" }, error.message));
-    }
-  }
-  const input = h("input", { type: "file", accept: "image/*", multiple: true, "aria-label": "Pictures", onchange: () => input.files.length && compare(input.files) });
-  empty(root, h("form", { onsubmit: (event) => event.preventDefault() }, field("Pictures: choose two or more files", input)), place);
 }
 
 /** A token on a background that is stronger for a larger value; negative values have another colour. */
@@ -242,21 +212,22 @@ function why(root, found, label) {
 }
 
 function tag(root, model) {
-  asking(root, [{ label: "Sentence", value: "Ada Lovelace met Charles Babbage in London." }], async ([text], place) => {
-    const answer = await predict(model, text);
+  asking(root, model, [{ name: "text", label: "Sentence" }], async ([text], place) => {
+    const found = await predict(model, text), [answer] = found.answers;
     const marks = answer.entities ?? answer.roles ?? answer.words.filter((word) => word.tag !== "O").map((word) => ({ kind: word.tag, begin: word.begin, end: word.end, probability: word.probability }));
     const kinds = [...new Set(marks.map((mark) => mark.kind))];
     empty(place, marked(text, marks.map((mark) => ({ ...mark, index: kinds.indexOf(mark.kind), note: mark.kind }))), marks.length ? null : h("p", { class: "note" }, "The model found nothing to mark."));
+    return found;
   });
 }
 
 function clusters(root, model) {
-  const texts = ["I voted for Nader because he was most aligned with my values, she said.", "Anna met the brother of Paul in Rome. He gave her a book that she had lost."];
-  asking(root, [{ label: "Text", value: texts[0], rows: 4 }], async ([text], place) => {
-    const found = (await predict(model, text)).clusters;
+  asking(root, model, [{ name: "text", label: "Text", rows: 4 }], async ([text], place) => {
+    const said = await predict(model, text), found = said.answers[0].clusters;
     const lines = found.map((cluster, i) => h("li", {}, h("b", {}, cluster[0].text), cluster.slice(1).map((one) => `, ${one.text}`)));
     empty(place, clustered(text, found), lines.length ? h("ol", {}, lines) : h("p", { class: "note" }, "The model found no mentions that belong together."));
-  }, { button: "Find clusters", examples: texts.map((text) => [text]) });
+    return said;
+  }, { button: "Find clusters" });
 }
 
 /** A text with its marks {begin, end, index, note, probability}. */
@@ -277,8 +248,8 @@ function marked(text, marks) {
 // ---------------------------------------------------------------------------------------------------- questions
 
 function question(root, model) {
-  asking(root, [{ label: "Question", value: "Where did they meet?", rows: 1 }, { label: "Context", value: "Ada Lovelace met Charles Babbage at a party in London in 1833.", rows: 4 }], async ([asked, context], place) => {
-    const answer = await predict(model, { question: asked, context });
+  asking(root, model, [{ name: "question", label: "Question", rows: 1 }, { name: "context", label: "Context", rows: 4 }], async ([asked, context], place) => {
+    const found = await predict(model, { question: asked, context }), [answer] = found.answers;
     empty(
       place,
       h("p", {}, h("b", {}, answer.answer || "The text has no answer."), ` ${percent(answer.probability)}`),
@@ -286,45 +257,38 @@ function question(root, model) {
       h("ol", { class: "bars" }, answer.spans.map((span) => bar(span.text, span.probability))),
       answer.no_answer === undefined ? null : h("p", { class: "note" }, `Probability of no answer: ${percent(answer.no_answer)}`),
     );
+    return found;
   });
 }
 
 function choose(root, model) {
-  asking(root, [{ label: "Context", value: "She put the kettle on." }, { label: "Question (may be empty)", rows: 1 }, { label: "Choices, one a line", value: "She made tea.\nShe went swimming.", rows: 4 }], async ([context, asked, lines], place) => {
+  asking(root, model, [{ name: "context", label: "Context" }, { name: "question", label: "Question (may be empty)", rows: 1 }, { name: "choices", label: "Choices, one a line", rows: 4 }], async ([context, asked, lines], place) => {
     const choices = lines.split("\n").filter((line) => line.trim());
-    const answer = await predict(model, { context, ...(asked ? { question: asked } : {}), choices });
+    const found = await predict(model, { context, ...(asked ? { question: asked } : {}), choices }), [answer] = found.answers;
     empty(place, h("ol", { class: "bars" }, choices.map((one, i) => bar(one, answer.scores[i], { strong: i === answer.choice }))));
+    return found;
   });
 }
 
 // ---------------------------------------------------------------------------------------------------- vectors
 
 function similarity(root, model) {
-  const lines = "The cat sits on the mat.\nA kitten rests on a rug.\nThe market fell sharply today.\nShares lost much of their value.\nHow do I bake bread?";
-  const { run } = asking(root, [{ label: "Sentences, one a line", value: lines, rows: 6 }], async ([text], place) => {
+  const lines = model.examples?.english ? CATS : (model.examples?.items ?? []).map((item) => item.text).join("\n");
+  asking(root, model, [{ name: "texts", label: "Sentences, one a line", rows: 6 }], async ([text], place) => {
     const texts = text.split("\n").filter((line) => line.trim());
-    const { embeddings } = await ask("embed", { model: model.name, texts });
-    empty(place, cosines(texts, embeddings));
-  }, { button: "Compare" });
-  run();
+    const found = await ask("embed", { model: model.name, texts });
+    empty(place, cosines(texts, found.embeddings));
+    return found;
+  }, { button: "Compare", change: ([texts]) => [texts || lines] });
 }
 
-/** A matrix of the cosines of vectors, with the text or name of each. */
-function cosines(texts, embeddings) {
-  const unit = embeddings.map((vector) => {
-    const length = Math.hypot(...vector) || 1;
-    return vector.map((value) => value / length);
-  });
-  const values = Float32Array.from(unit.flatMap((a) => unit.map((b) => a.reduce((sum, value, i) => sum + value * b[i], 0))));
-  const names = texts.map((one) => (one.length > 24 ? `${one.slice(0, 23)}…` : one));
-  return matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values }], signed: true, label: "Similarity", say: (i, j) => `${texts[i]}\n${texts[j]}\ncosine ${short(values[i * texts.length + j])}` });
-}
+const CATS = "The cat sits on the mat.\nA kitten rests on a rug.\nThe market fell sharply today.\nShares lost much of their value.\nHow do I bake bread?";
 
 // ---------------------------------------------------------------------------------------------------- writing
 
 function translate(root, model) {
-  asking(root, [{ label: model.features ? "Vector" : "Text", value: firstSource(model) }], async ([text], place) => {
-    const [answer] = (await ask("translate", { model: model.name, texts: [text] })).answers;
+  asking(root, model, [{ name: "text", label: model.features ? "Vector" : "Text" }], async ([text], place) => {
+    const said = await ask("translate", { model: model.name, texts: [text] }), [answer] = said.answers;
     const best = answer.translations[0];
     if (!best) return void empty(place, h("p", { class: "note" }, "Enter a text to translate."));
     const others = answer.translations.slice(1);
@@ -337,15 +301,20 @@ function translate(root, model) {
     } catch (error) {
       empty(stage, h("p", { class: "note" }, error.message));
     }
-  }, { button: "Translate" });
+    return said;
+  }, { button: "Translate", change: ([text]) => [text || vector(model)] });
 }
+
+/** The first vector of a model that reads vectors: 1 and zeros. */
+const vector = (model) => (model.features ? ["1", ...Array(model.features - 1).fill("0")].join(" ") : "");
 
 function generate(root, model) {
   const steps = h("div", {});
-  const { inputs, run } = asking(root, [{ label: "Beginning; click the next token, or let the model continue", value: "The" }], async ([text], place) => {
-    const [answers] = (await ask("generate", { model: model.name, texts: [text] })).answers;
+  const { inputs } = asking(root, model, [{ name: "text", label: "Beginning; click the next token, or let the model continue" }], async ([text], place) => {
+    const said = await ask("generate", { model: model.name, texts: [text] }), [answers] = said.answers;
     empty(place, h("h3", {}, "Continuations"), answers.map((one) => h("p", {}, one.beginning, h("b", {}, one.text.slice(one.beginning.length)), h("small", {}, ` ${one.tokens} tokens, log-probability ${short(one.log_probability)}${one.finished ? "" : ", cut"}`))));
-  }, { button: "Continue" });
+    return said;
+  }, { button: "Continue", change: ([text]) => [beginning(text)] });
   const [input] = inputs;
   let turn = 0;
   async function offer() {
@@ -362,6 +331,9 @@ function generate(root, model) {
   }
   input.addEventListener("change", offer);
   root.querySelector("form").after(steps);
-  offer();
-  return run;
+  root.querySelector(".examples")?.addEventListener("click", offer);
+  if (input.value) offer();
 }
+
+/** The first words of an example, which a language model continues; a text that was typed stays. */
+const beginning = (text) => (given().fields.text ? text : text.split(/\s+/).slice(0, 4).join(" "));

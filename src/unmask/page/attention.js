@@ -10,15 +10,16 @@ const KEPT = 64e6; // numbers that are kept; beyond, the heads that were not loo
 /**
  * data   the output of `visualize.attention.overview`; with "unit", the name of what attends in place of tokens, which
  *        are too many for lines
- * load   loads weights: layer(layer, heads) promises [{"heads", "weights"}, …] for these heads; rollout() promises
+ * load   moved(state), if any, is told of each change; the others load weights: layer(layer, heads) promises [{"heads", "weights"}, …] for these heads; rollout() promises
  *        {"rollout"}
- * start  the first view: {mode, layer, heads, token}, counted from 0
+ * start  the first view: {mode, layer, heads, token}, counted from 0; what is not given is chosen here
  */
 export function attentionView(root, data, load, start = {}) {
   const { rows, columns } = data;
   const T = rows.length, S = columns.length;
+  const modes = { model: "All heads", ...(data.unit ? {} : { heads: "Lines" }), matrix: "Matrix", ...(data.rolls ? { rollout: "Rollout" } : {}) };
   const state = {
-    mode: start.mode ?? "model",
+    mode: modes[start.mode] ? start.mode : start.layer !== undefined && !data.unit ? "heads" : "model",
     layer: Math.min(start.layer ?? 0, data.layers - 1),
     heads: new Set((start.heads ?? [0]).filter((head) => head < data.heads)),
     token: Math.max(0, rows.indexOf(start.token ?? rows.find((_, i) => data.words[i] >= 0) ?? rows[0])),
@@ -28,7 +29,6 @@ export function attentionView(root, data, load, start = {}) {
   const kept = new Map(); // "layer head" -> Float32Array
   const stage = h("div", { class: "stage", "aria-live": "off" });
   const controls = h("div", { class: "controls" });
-  const modes = { model: "All heads", ...(data.unit ? {} : { heads: "Lines" }), matrix: "Matrix", ...(data.rolls ? { rollout: "Rollout" } : {}) };
   const shared = h("p", { class: "note" });
   let turn = 0, rollout = null;
 
@@ -50,6 +50,8 @@ export function attentionView(root, data, load, start = {}) {
     return found;
   }
 
+  const moved = () => load.moved?.({ ...state, heads: [...state.heads].sort((a, b) => a - b), token: rows[state.token] });
+
   async function show() {
     const mine = ++turn;
     const single = state.mode === "model" || state.mode === "rollout";
@@ -60,6 +62,7 @@ export function attentionView(root, data, load, start = {}) {
       single ? null : headChips(),
       state.mode === "model" ? null : faintBox(),
     );
+    moved();
     shared.textContent = NOTES[state.mode].replaceAll("token", data.unit ?? "token");
     if (state.mode === "model") return void empty(stage, thumbnails());
     const heads = [...state.heads].sort((a, b) => a - b);
@@ -142,7 +145,7 @@ export function attentionView(root, data, load, start = {}) {
     }
     roving(group, cells, () => {}, data.heads);
     onScheme(group, show);
-    return group;
+    return h("div", { class: "scroll" }, group);
   }
 
   // -- matrix
@@ -163,7 +166,7 @@ export function attentionView(root, data, load, start = {}) {
 
     function token(name, i) {
       const one = h("button", { type: "button", class: "token", role: "option", tabindex: i === state.token ? 0 : -1 }, name);
-      one.addEventListener("click", () => choose(i));
+      one.addEventListener("click", () => (choose(i), moved()));
       one.addEventListener("focus", () => choose(i));
       one.addEventListener("pointerenter", () => choose(i));
       return one;

@@ -74,7 +74,7 @@ export function beamView(root, data) {
     h("div", { class: "controls" }, play, field("Up to step", slider), output, h("label", { class: "check" }, hide, "hide dropped candidates")),
     stage,
     h("h3", {}, "Answers"),
-    table(["score", "tokens", ""], data.answers.map((one) => [one.score, one.tokens.join(" "), one.finished ? "" : "cut at the limit"])),
+    table(["score", "tokens", "end"], data.answers.map((one) => [one.score, one.tokens.join(" "), one.finished ? "finished" : "cut at the limit"])),
   );
   draw(steps);
 }

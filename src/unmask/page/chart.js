@@ -1,21 +1,23 @@
 // Line charts with axes, a legend and the values at the pointer.
 
-import { colour, h, short, svg, tipAt, tipAway } from "./dom.js";
+import { colour, h, sheet, short, svg, tipAt, tipAway } from "./dom.js";
 
 const W = 420, H = 240, LEFT = 56, RIGHT = 12, TOP = 10, BOTTOM = 34;
 
 /**
- * series  [{name, points: [[x, y], …], index: of its colour, dash}]
+ * series  [{name, points: [[x, y], …], index: of its colour, dash, faint}]
  * bands   areas behind them: [{name, points: [[x, low, high], …], index}]
- * log     whether both axes are logarithmic
+ * log     whether both axes are logarithmic, or {x, y}; points that are not above 0 are left out on such an axis
  */
 export function chart({ title, series, bands = [], x = "step", y = "", log = false }) {
+  const logs = typeof log === "boolean" ? { x: log, y: log } : log;
+  series = series.map((one) => ({ ...one, points: one.points.filter((p) => (!logs.x || p[0] > 0) && (!logs.y || p[1] > 0)) }));
   const edges = bands.flatMap((one) => one.points.flatMap(([at, low, high]) => [[at, low], [at, high]]));
   const points = [...series.flatMap((one) => one.points), ...edges];
   const caption = h("figcaption", {}, title, y ? h("small", {}, ` ${y}`) : null);
   if (!points.length) return h("figure", {}, caption, h("p", { class: "note" }, "No numbers yet."));
-  const scaleX = scale(points.map((p) => p[0]), LEFT, W - RIGHT, log);
-  const scaleY = scale(points.map((p) => p[1]), H - BOTTOM, TOP, log);
+  const scaleX = scale(points.map((p) => p[0]), LEFT, W - RIGHT, logs.x);
+  const scaleY = scale(points.map((p) => p[1]), H - BOTTOM, TOP, logs.y);
   const picture = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `${title}: ${series.map((s) => s.name).join(", ")}`, tabindex: 0 });
   for (const tick of scaleY.ticks) {
     const at = scaleY(tick);
@@ -32,8 +34,8 @@ export function chart({ title, series, bands = [], x = "step", y = "", log = fal
   }
   for (const one of series) {
     const path = one.points.map((p, i) => `${i ? "L" : "M"}${scaleX(p[0]).toFixed(1)} ${scaleY(p[1]).toFixed(1)}`).join("");
-    picture.append(svg("path", { class: "line", d: path, style: { stroke: colour(one.index) }, "stroke-dasharray": one.dash ? "6 4" : null }));
-    const dots = one.points.length === 1 || log ? one.points : [];
+    picture.append(svg("path", { class: "line", d: path, style: { stroke: colour(one.index), opacity: one.faint ? 0.3 : 1 }, "stroke-dasharray": one.dash ? "6 4" : null }));
+    const dots = one.points.length === 1 || log === true ? one.points : [];
     for (const p of dots) picture.append(svg("circle", { cx: scaleX(p[0]), cy: scaleY(p[1]), r: 3.5, style: { fill: colour(one.index) } }));
   }
   const rule = svg("line", { class: "axis", y1: TOP, y2: H - BOTTOM, visibility: "hidden" });
@@ -45,7 +47,7 @@ export function chart({ title, series, bands = [], x = "step", y = "", log = fal
     rule.setAttribute("x1", scaleX(step));
     rule.setAttribute("x2", scaleX(step));
     rule.setAttribute("visibility", "visible");
-    const rows = series.map((one) => [one.name, nearest(one.points, step)]).filter(([, p]) => p && (!bands.length || p[0] === step));
+    const rows = series.filter((one) => !one.faint).map((one) => [one.name, nearest(one.points, step)]).filter(([, p]) => p && (!bands.length || p[0] === step));
     const ranges = bands.flatMap((one) => one.points.filter((p) => p[0] === step).map((p) => `${one.name}: ${short(p[1])} to ${short(p[2])}`));
     tipAt(left, top, [`${x} ${short(step)}`, ...rows.map(([name, p]) => `${name} ${short(p[1])}${p[0] === step ? "" : ` (at ${short(p[0])})`}`), ...ranges].join("\n"));
   }
@@ -65,8 +67,8 @@ export function chart({ title, series, bands = [], x = "step", y = "", log = fal
     const box = picture.getBoundingClientRect();
     say(steps[at], box.left + (scaleX(steps[at]) / W) * box.width, box.top + box.height / 2);
   });
-  const legend = h("div", { class: "legend" }, [...series, ...bands].map((one) => h("span", {}, h("i", { class: one.dash ? "dash" : null, style: { "border-color": colour(one.index) } }), one.name)));
-  return h("figure", {}, caption, legend, picture);
+  const legend = h("div", { class: "legend" }, [...series, ...bands].filter((one) => !one.faint).map((one) => h("span", {}, h("i", { class: one.dash ? "dash" : null, style: { "border-color": colour(one.index) } }), one.name)));
+  return sheet(h("figure", {}, caption, legend, picture), () => [["series", x, title], ...series.flatMap((one) => one.points.map((p) => [one.name, ...p]))]);
 }
 
 const mark = (tick) => (Math.abs(tick) >= 10000 ? tick.toLocaleString("en", { notation: "compact" }) : String(Number(tick.toPrecision(3))));

@@ -77,6 +77,17 @@ export function empty(element, ...children) {
   return element;
 }
 
+const sheets = new WeakMap(); // element -> a function that returns the numbers behind it
+
+/** Set the rows, of texts and numbers, that a drawing becomes in a file; `rows` is a function. */
+export function sheet(element, rows) {
+  sheets.set(element, rows);
+  return element;
+}
+
+/** The rows that `sheet` set for an element; null without any. */
+export const sheetOf = (element) => sheets.get(element)?.() ?? null;
+
 // ---------------------------------------------------------------------------------------------------- tooltips
 
 const bubble = h("div", { class: "tip", role: "status", hidden: true });

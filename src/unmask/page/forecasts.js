@@ -2,7 +2,7 @@
 
 import { chart } from "./chart.js";
 import { empty, field, h, short, table } from "./dom.js";
-import { into } from "./forms.js";
+import { chips, into } from "./forms.js";
 import { ask } from "./service.js";
 
 /** data: the output of `visualize.forecasts.forecasts`. */
@@ -27,5 +27,9 @@ export function forecastSeries(root, model) {
       empty(place, chart({ title: "Forecast", x: "value", series, bands }), table(["value", ...levels], columns[0].map((_, i) => [String(first + i), ...columns.map((column) => short(column[i]))])));
     });
   };
-  empty(root, h("form", { onsubmit: (event) => (event.preventDefault(), read()) }, field("Numbers at equal steps of time, the latest last", numbers), h("button", { type: "submit" }, "Forecast")), place);
+  const give = ({ values }) => ((numbers.value = values.filter((value) => value !== null).join(" ")), read());
+  const form = h("form", { onsubmit: (event) => (event.preventDefault(), read()) }, field("Numbers at equal steps of time, the latest last", numbers), h("button", { type: "submit" }, "Forecast"));
+  empty(root, form, chips(model, ["values"], give), place);
+  const [first] = model.examples?.items ?? [];
+  if (first?.values) give(first);
 }

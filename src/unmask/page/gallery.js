@@ -22,7 +22,7 @@ export function galleryGroup(group, scale) {
 }
 
 /** A canvas with the picture in {"file": base64 of a PNG or JPEG file}, drawn when the browser has decoded it. */
-function picture({ height = 1, width = 1, file }, name) {
+export function picture({ height = 1, width = 1, file }, name) {
   const canvas = h("canvas", { width, height, role: "img", "aria-label": name });
   const draw = (image) => {
     [canvas.width, canvas.height] = [image.width, image.height];

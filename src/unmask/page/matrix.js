@@ -1,6 +1,6 @@
 // A matrix as a picture: a canvas with labels; the pointer and the arrow keys read its cells.
 
-import { h, light, onScheme, palette, rgb, short, tipAt, tipAway } from "./dom.js";
+import { h, light, onScheme, palette, rgb, sheet, short, tipAt, tipAway } from "./dom.js";
 
 const FONT = "13px system-ui, sans-serif";
 const LABELS = 10; // pixels of a cell, from which on names stand beside it
@@ -62,9 +62,9 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
     const picture = new ImageData(S, T);
     if (sheets.length === 1) alone(picture);
     else mixed(picture);
-    const sheet = new OffscreenCanvas(S, T);
-    sheet.getContext("2d").putImageData(picture, 0, 0);
-    return sheet;
+    const painting = new OffscreenCanvas(S, T);
+    painting.getContext("2d").putImageData(picture, 0, 0);
+    return painting;
   }
 
   function alone(picture) {
@@ -79,7 +79,7 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
 
   /** Several sheets: the mean of their colours, weighted by their values; weak cells show the background. */
   function mixed(picture) {
-    const back = rgb("--card"), colours = sheets.map((sheet) => rgb(sheet.colour));
+    const back = rgb("--card"), colours = sheets.map((one) => rgb(one.colour));
     for (let i = 0; i < picture.width * picture.height; i++) {
       let clear = 1, sum = 0, r = 0, g = 0, b = 0;
       for (let k = 0; k < sheets.length; k++) {
@@ -188,5 +188,17 @@ export function matrix({ rows, columns, sheets, signed = false, faint = false, f
     }
   }).observe(scroll);
   onScheme(box, () => ((picture = null), draw()));
-  return box;
+  const table = ({ name, values }) => [[name, ...columns], ...rows.map((row, i) => [row, ...values.slice(i * columns.length, (i + 1) * columns.length)])];
+  return sheet(box, () => sheets.flatMap(table));
+}
+
+/** A matrix of the cosines of vectors, with the text or name of each. */
+export function cosines(texts, embeddings) {
+  const unit = embeddings.map((vector) => {
+    const length = Math.hypot(...vector) || 1;
+    return vector.map((value) => value / length);
+  });
+  const values = Float32Array.from(unit.flatMap((a) => unit.map((b) => a.reduce((sum, value, i) => sum + value * b[i], 0))));
+  const names = texts.map((one) => (one.length > 24 ? `${one.slice(0, 23)}…` : one));
+  return matrix({ rows: names, columns: names, sheets: [{ name: "cosine", colour: "--s0", values }], signed: true, label: "Similarity", say: (i, j) => `${texts[i]}\n${texts[j]}\ncosine ${short(values[i * texts.length + j])}` });
 }

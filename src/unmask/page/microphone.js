@@ -1,6 +1,7 @@
 // A form for a recording: a file, chosen or dropped, or the microphone; what is sent are the bytes of a file in Base64.
 
 import { empty, field, h } from "./dom.js";
+import { chips } from "./forms.js";
 
 const RATE = 16000; // samples a second of what the page itself makes
 const LONGEST = 30; // seconds that the microphone records
@@ -9,8 +10,9 @@ const FOREIGN = /\.(webm|m4a|mp4|aac|wma)$/i; // formats that only a browser dec
 
 let last = null; // the recording that all tabs show
 
-/** The form; `done({name, data})` gets each recording, and at once the last one of another tab. `name` labels it. */
-export function recordingForm(done, { name = "Recording", shared = true } = {}) {
+/** The form; `done({name, data})` gets each recording, and at once the last one of another tab, or the first example of
+ *  the model. `name` labels it. */
+export function recordingForm(done, { name = "Recording", shared = true, model = {} } = {}) {
   const wrong = h("p", { class: "error", role: "alert" }), given = h("p", { class: "note" });
   const input = h("input", { type: "file", accept: "audio/*,.wav,.flac,.ogg,.opus,.mp3,.aiff,.au,.caf,.nist,.sph", "aria-label": name, onchange: () => take(input.files[0]) });
   const button = h("button", { type: "button", onclick: () => (running ? running.stop() : listen()) }, "Record");
@@ -51,6 +53,11 @@ export function recordingForm(done, { name = "Recording", shared = true } = {}) 
     given,
     wrong,
   );
+  const example = (item, at = "an example of the model") => ({ name: item.expected ? `${at}: ${item.expected}` : at, data: item.recording });
+  const offered = chips(model, ["recording"], (item) => (empty(given, `Given: ${example(item).name}`), done(example(item))));
+  if (offered) form.append(offered);
+  const [first] = model.examples?.items ?? [];
+  if (shared && !last && first?.recording) queueMicrotask(() => (empty(given, `Given: ${example(first).name}`), done(example(first))));
   if (shared && last) queueMicrotask(() => (empty(given, `Given: ${last.name}`), done(last)));
   return form;
 }

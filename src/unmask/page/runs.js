@@ -1,7 +1,7 @@
 // Comparison of runs: curves, differences of configuration, predictions for probes.
 
 import { chart } from "./chart.js";
-import { empty, h, percent, short, table } from "./dom.js";
+import { empty, field, h, percent, short, table } from "./dom.js";
 import { galleryGroup } from "./gallery.js";
 
 const FIRST = ["loss", "correct", "accuracy", "f1", "bleu", "perplexity"];
@@ -10,22 +10,54 @@ const FIRST = ["loss", "correct", "accuracy", "f1", "bleu", "perplexity"];
 export function runsView(root, data) {
   const several = data.runs.length > 1;
   const names = [...new Set(data.runs.flatMap((run) => Object.keys(run.curves)))].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
-  const charts = names.map((name) => {
-    const series = data.runs.flatMap((run, i) =>
-      Object.entries(run.curves[name] ?? {}).map(([split, points]) => ({ name: several ? `${run.name}: ${split}` : split, points, index: several ? i : split === "train" ? 0 : 1, dash: several && split !== "train" })),
-    );
-    return chart({ title: name, series });
-  });
-  const shown = charts.slice(0, 6), rest = charts.slice(6);
+  const place = h("div", {}), how = { x: false, y: false, smooth: 0 };
+  function draw() {
+    const charts = names.map((name) => {
+      const series = data.runs.flatMap((run, i) =>
+        Object.entries(run.curves[name] ?? {}).flatMap(([split, points]) => {
+          const one = { name: several ? `${run.name}: ${SPLITS[split] ?? split}` : SPLITS[split] ?? split, points, index: several ? i : split === "train" ? 0 : 1, dash: several && split !== "train" };
+          return how.smooth && points.length > 2 ? [{ ...one, faint: true }, { ...one, points: smoothed(points, how.smooth) }] : [one];
+        }),
+      );
+      return chart({ title: plainName(name), series, log: { x: how.x, y: how.y } });
+    });
+    const shown = charts.slice(0, 6), rest = charts.slice(6), open = place.querySelector("details")?.open;
+    empty(place, h("div", { class: "cards" }, shown), rest.length ? h("details", { open }, h("summary", {}, `${rest.length} more curves`), h("div", { class: "cards" }, rest)) : null);
+  }
+  const box = (label, axis) => {
+    const input = h("input", { type: "checkbox", onchange: () => ((how[axis] = input.checked), draw()) });
+    return h("label", { class: "check" }, input, label);
+  };
+  const slider = h("input", { type: "range", min: 0, max: 0.95, step: 0.05, value: 0, oninput: () => ((how.smooth = Number(slider.value)), draw()) });
+  draw();
   empty(
     root,
     table(["run", "recipe", "state", "step", "minutes"], data.runs.map((run) => [run.name, run.recipe, run.state, run.step, run.seconds / 60])),
-    h("div", { class: "cards" }, shown),
-    rest.length ? h("details", {}, h("summary", {}, `${rest.length} more curves`), h("div", { class: "cards" }, rest)) : null,
+    h("div", { class: "controls", role: "group", "aria-label": "Curves" }, box("logarithmic steps", "x"), box("logarithmic values", "y"), field("Smoothing", slider)),
+    place,
     several ? [h("h3", {}, "Differences of configuration"), differing(data)] : null,
     data.runs.filter((run) => run.samples.length).map((run) => samples(run, several)),
     several ? null : h("details", {}, h("summary", {}, "Configuration"), table(["field", "value"], Object.entries(data.runs[0].config).map(([name, value]) => [name, plain(value)]))),
   );
+}
+
+const SPLITS = { train: "training", heldout: "held-out data", dev: "dev rows" };
+const PLAIN = { mlm: "masked tokens", nsp: "next sentence", sop: "sentence order", next: "next token", correct: "share correct", nll: "loss without smoothing", lr: "learning rate", gradient_norm: "length of the gradient", tokens_per_second: "tokens a second", waiting: "share of time waiting for data", wer: "word error rate", cer: "character error rate", f1: "F1", macro_f1: "F1, mean over classes", mcc: "Matthews correlation", bleu: "BLEU", eer: "equal error rate", exact: "exact matches" };
+
+/** The name of a curve in words: "mlm/correct" is "Masked tokens: share correct". */
+export function plainName(name) {
+  const parts = name.split("/").map((part) => PLAIN[part] ?? part.replaceAll("_", " "));
+  const said = parts.join(": ");
+  return said.charAt(0).toUpperCase() + said.slice(1);
+}
+
+/** An exponential moving average that does not lag at its beginning: each weight is `share` of the one after it. */
+export function smoothed(points, share) {
+  let sum = 0, weight = 0;
+  return points.map(([x, y]) => {
+    [sum, weight] = [share * sum + (1 - share) * y, share * weight + 1 - share];
+    return [x, sum / weight];
+  });
 }
 
 const rank = (name) => {

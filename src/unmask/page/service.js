@@ -3,6 +3,7 @@
 import { field, h } from "./dom.js";
 
 const KEPT = "unmask-key"; // in the session storage, which ends with the tab
+const requests = new WeakMap(); // what `ask` returned -> its request
 let whenRefused = () => {};
 
 const stored = (change) => {
@@ -38,7 +39,10 @@ export async function ask(path, body = null) {
     throw new Error("The service does not answer. Check that it is running, then try again.");
   }
   const said = await answer.json().catch(() => null);
-  if (answer.ok && said) return said;
+  if (answer.ok && said) {
+    if (body) requests.set(said, { path, body });
+    return said;
+  }
   const error = new Error(said?.error?.message ?? said?.error ?? `The service answered with status ${answer.status}.`);
   error.status = answer.status;
   if (answer.status === 401 && sent === key) { // else another key was given meanwhile, or the page is locked already
@@ -47,6 +51,9 @@ export async function ask(path, body = null) {
   }
   throw error;
 }
+
+/** The request {path, body} of what `ask` returned; undefined for something else. */
+export const requestOf = (said) => (said ? requests.get(said) : undefined);
 
 /** A form that asks for the key; `done()` is called when there is one. */
 export function keyForm(refused, done) {

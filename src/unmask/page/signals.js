@@ -2,7 +2,7 @@
 // intervals.
 
 import { bar, empty, field, h, percent, short } from "./dom.js";
-import { into } from "./forms.js";
+import { chips, into } from "./forms.js";
 import { base64 } from "./microphone.js";
 import { ask } from "./service.js";
 
@@ -45,5 +45,11 @@ function asking(root, model, shown) {
     field("or numbers of one lead", numbers),
     h("button", { type: "submit" }, "Answer"),
   );
-  empty(root, form, place);
+  const example = ({ expected, ...record }) => {
+    if (record.rate) rate.value = record.rate;
+    return asked(expected ? `An example: ${expected}` : "An example", record);
+  };
+  const [first] = model.examples?.items ?? [];
+  empty(root, form, chips(model, ["signal", "samples"], example), place);
+  if (first?.signal ?? first?.samples) example(first);
 }

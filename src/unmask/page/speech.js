@@ -6,7 +6,7 @@ import { recordingForm } from "./microphone.js";
 import { recordingView } from "./recording.js";
 import { ask } from "./service.js";
 
-const predict = async (model, recording) => (await ask("predict", { model: model.name, texts: [recording] })).answers[0];
+const predict = (model, recording) => ask("predict", { model: model.name, texts: [recording] });
 
 /** The view of a recording, asked for after the answer, which it stands below. */
 const features = (model, stage, { data }) => into(stage, ask("features", { model: model.name, recording: data }), (found) => recordingView(stage, found));
@@ -14,7 +14,7 @@ const features = (model, stage, { data }) => into(stage, ask("features", { model
 /** A recording as a model without answers reads it. */
 export function readRecording(root, model) {
   const stage = h("div", {});
-  empty(root, recordingForm((recording) => features(model, stage, recording)), stage);
+  empty(root, recordingForm((recording) => features(model, stage, recording), { model }), stage);
 }
 
 /** A form and the answer to its recording; `answer(found)` gives the elements that show it. */
@@ -22,11 +22,11 @@ function asking(root, model, answer) {
   const place = h("div", { "aria-live": "polite" }), stage = h("div", {});
   const form = recordingForm((recording) => {
     empty(stage);
-    into(place, predict(model, { recording: recording.data }), (found) => {
+    into(place, predict(model, { recording: recording.data }), ({ answers: [found] }) => {
       empty(place, h("h3", {}, recording.name), answer(found), found.cut ? h("p", { class: "note" }, "The recording was too long for the model: its end was cut.") : null);
       features(model, stage, recording);
     });
-  });
+  }, { model });
   empty(root, form, place, stage);
 }
 
@@ -52,7 +52,7 @@ export function compareRecordings(root, model) {
     return h("div", { class: "card" }, form);
   });
   const compare = () =>
-    into(place, predict(model, { recording: given[0], other: given[1] }), ({ similarity, same, threshold }) => {
+    into(place, predict(model, { recording: given[0], other: given[1] }), ({ answers: [{ similarity, same, threshold }] }) => {
       const verdict = same === undefined ? null : h("p", {}, h("b", {}, same ? "The same class" : "Different classes"), h("small", {}, `: the threshold is ${short(threshold)}`));
       empty(place, h("ul", { class: "bars" }, bar("cosine", Math.max(0, similarity), { text: short(similarity), strong: true })), verdict);
     });

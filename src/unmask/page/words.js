@@ -1,12 +1,21 @@
 // Word vectors: a projection, neighbours, analogies, one word in several sentences.
 
-import { bar, empty, h, onScheme, percent, rgb, short, tipAt, tipAway } from "./dom.js";
+import { bar, colour, empty, h, onScheme, percent, rgb, sheet, short, tipAt, tipAway } from "./dom.js";
 import { matrix } from "./matrix.js";
 
 /** data: the output of `visualize.words.cloud`; a click on a word calls `pick(word)`. */
 export function wordsView(root, data, pick = null) {
   const shares = data.shares.length ? ` The plane shows ${percent(data.shares[0] + data.shares[1])} of the variance.` : "";
-  empty(root, cloud(data.points.map((p) => ({ ...p, label: p.word })), pick), h("p", { class: "note" }, `${data.methods[data.method]}.${shares} ${data.points.length} of ${short(data.total)} words. Use the wheel or + and − to zoom, and drag or use the arrow keys to move.`));
+  const groups = grouped(data.points), several = Object.keys(groups).length > 1;
+  const legend = several ? h("div", { class: "legend", role: "group", "aria-label": "Clusters" }, Object.entries(groups).map(([index, some]) => h("span", {}, h("i", { class: "spot", style: { background: colour(index) } }), `${some.length}: ${some.slice(0, 3).map((p) => p.word).join(", ")} …`))) : null;
+  empty(root, cloud(data.points.map((p) => ({ ...p, label: p.word })), pick), legend, h("p", { class: "note" }, `${data.methods[data.method]}.${shares} ${data.points.length} of ${short(data.total)} words. Use the wheel or + and − to zoom, and drag or use the arrow keys to move.${several ? " The colours are clusters by k-means on the whole vectors, scaled to length 1." : ""}`));
+}
+
+/** number of a cluster -> its points. */
+function grouped(points) {
+  const found = {};
+  for (const p of points) (found[p.cluster ?? 0] ??= []).push(p);
+  return found;
 }
 
 /** Bars for words and cosines. */
@@ -62,12 +71,12 @@ function cloud(points, pick = null) {
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     context.font = "13px system-ui, sans-serif";
-    const [ink, dot, asked] = ["--ink", "--s0", "--s1"].map((name) => `rgb(${rgb(name).join(",")})`);
+    const [ink, asked, ...dots] = ["--ink", "--s1", ...Array.from({ length: 8 }, (_, i) => `--s${i}`)].map((name) => `rgb(${rgb(name).join(",")})`);
     const taken = [];
     for (const p of [...points].sort((a, b) => Number(b.asked) - Number(a.asked) || Number(b === hovered) - Number(a === hovered))) {
       const [x, y] = at(p);
       if (x < -50 || y < -20 || x > size.width + 50 || y > size.height + 20) continue;
-      context.fillStyle = p.asked ? asked : dot;
+      context.fillStyle = p.cluster === undefined ? (p.asked ? asked : dots[0]) : dots[p.cluster % 8];
       context.beginPath();
       context.arc(x, y, p.asked ? 5 : 3, 0, 7);
       context.fill();
@@ -79,6 +88,7 @@ function cloud(points, pick = null) {
       taken.push(area);
       context.fillStyle = ink;
       context.fillText(p.label, left, y + 4);
+      if (p.asked && p.cluster !== undefined) context.fillRect(left, y + 7, width, 1.5); // a word that was asked for
     }
   }
 
@@ -128,5 +138,5 @@ function cloud(points, pick = null) {
   });
   new ResizeObserver(draw).observe(canvas);
   onScheme(canvas, draw);
-  return canvas;
+  return sheet(canvas, () => [["name", "x", "y", "cluster"], ...points.map((p) => [p.label, p.x, p.y, (p.cluster ?? 0) + 1])]);
 }

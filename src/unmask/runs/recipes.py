@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from unmask.config import flatten
 from unmask.errors import UnmaskError
 from unmask.models import albert, electra
 from unmask.models.albert import Albert
@@ -20,6 +21,8 @@ from unmask.models.ib_bert import SIZES as IB_SIZES
 from unmask.models.ib_bert import IbBert
 from unmask.models.mobilebert import SIZES as MOBILE_SIZES
 from unmask.models.mobilebert import MobileBert
+from unmask.models.modernbert import SIZES as MODERN_SIZES
+from unmask.models.modernbert import ModernBert
 from unmask.objectives import (
     MaskedLMConfig,
     NextSentenceConfig,
@@ -39,7 +42,7 @@ from unmask.runs import (
 )
 from unmask.runs.pretraining.config import Pretraining, Rows
 from unmask.runs.writing_recipes import short
-from unmask.train.optim import Optimizer, Schedule
+from unmask.train.optim import Optimizer, Schedule, check_rate
 from unmask.train.trainer import Training
 
 
@@ -172,6 +175,38 @@ def roberta_base() -> Pretraining:
     return config.replace(rows={"batch": 8_192, "first": None}, training=training)
 
 
+def modern_tiny() -> Pretraining:
+    """ModernBERT of bert-tiny's width: 3 layers of 128 (7 M parameters): minutes on a laptop."""
+    return _modern("tiny", lr=3e-3, algorithm="muon")
+
+
+def modern_mini() -> Pretraining:
+    """ModernBERT of bert-mini's width: 6 layers of 256 (16 M parameters): minutes to hours on a CPU."""
+    return _modern("mini", lr=2e-3, algorithm="muon")
+
+
+def modern_small() -> Pretraining:
+    """ModernBERT of bert-small's width: 6 layers of 512 (40 M parameters): hours on a CPU, minutes on a GPU."""
+    return _modern("small", lr=7e-4)
+
+
+def modernbert_base() -> Pretraining:
+    """22 layers of 768 (149 M parameters), batch 4,608 of 1,024 tokens, learning rate 8e-4: as published, with AdamW.
+
+    The first of three phases (Warner et al. 2024, table 3): StableAdamW became AdamW, and the batch
+    does not grow. For rows of 8,192 tokens, continue with `--global-base 160000 --length 8192`.
+    """
+    return _published_modern("base", lr=8e-4, batch=4_608, steps=364_000, warmup=636)
+
+
+def modernbert_large() -> Pretraining:
+    """28 layers of 1,024 (395 M parameters), batch 4,928 of 1,024 tokens, learning rate 5e-4: as modernbert-base.
+
+    The paper starts from the weights of the smaller model, and lowers the rate to 5e-5 after these steps.
+    """
+    return _published_modern("large", lr=5e-4, batch=4_928, steps=178_000, warmup=396)
+
+
 def continued() -> Pretraining:
     """Continue from a folder (--from) on the text of a domain: gently, with the folder's own dropout and objectives.
 
@@ -208,6 +243,7 @@ def _roberta(size: str) -> Roberta:
 _NEXT = MaskedLMConfig(sentences=NextSentenceConfig())
 _ORDER = MaskedLMConfig(sentences=SentenceOrderConfig())
 _FULL = MaskedLMConfig(sentences=SingleRuns(short=0.0))
+_MODERN = MaskedLMConfig(rate=0.3, sentences=SingleRuns(short=0.0))
 _REPLACED = ReplacedTokenConfig()
 _ADAM_ROBERTA = {"lr": 6e-4, "betas": (0.9, 0.98), "clip": None}  # Liu et al. 2019, appendix, table 9
 
@@ -230,7 +266,7 @@ def _small(
     )
 
 
-def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
+def _published(model: Bert | ModernBert, objective: ObjectiveConfig) -> Pretraining:
     """Devlin et al. 2018, appendix A.2: 1,000,000 steps, 10,000 of them warm-up; 128 tokens a row, then 512."""
     return Pretraining(
         model=model,
@@ -245,6 +281,26 @@ def _published(model: Bert, objective: ObjectiveConfig) -> Pretraining:
             save_every=10_000,
         ),
     )
+
+
+def _modern(size: str, lr: float, algorithm: Literal["auto", "muon"] = "auto") -> Pretraining:
+    """As `_small`: short runs, and the same scale of activations; 30 % of the tokens are masked, as published."""
+    model = ModernBert().replace(**MODERN_SIZES[size], length=128)
+    return Pretraining(
+        model=model.replace(std=round(0.02 * (768 / model.dim) ** 0.5, 3)),
+        objective=_MODERN,
+        rows=Rows(batch=32, first=32, first_share=0.6),
+        training=short(lr).replace(optimizer={"algorithm": algorithm}),
+    )
+
+
+def _published_modern(size: str, lr: float, batch: int, steps: int, warmup: int) -> Pretraining:
+    """Warner et al. 2024, table 3, first phase: the rate is constant after its warm-up."""
+    config = _published(ModernBert().replace(**MODERN_SIZES[size], length=1_024, global_base=10_000.0), _MODERN)
+    optimizer = {"lr": lr, "betas": (0.9, 0.98), "weight_decay": 1e-5}
+    schedule = {"warmup": warmup, "shape": "constant"}
+    training = {"steps": steps, "optimizer": optimizer, "schedule": schedule}
+    return config.replace(rows={"batch": batch, "first": None}, training=training)
 
 
 def _recipes() -> dict[str, Callable[[], Pretraining]]:
@@ -291,3 +347,23 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     if recipe == "continued":
         raise UnmaskError("The recipe 'continued' continues from a model: say from which, with --from FOLDER.")
     return recipe, config
+
+
+def timed(config: Pretraining, given: Mapping[str, Any]) -> Pretraining:
+    """The config without steps and minutes if one of them is given: it replaces that of the recipe."""
+    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps"}
+    if lengths & {name.replace("-", "_") for name in flatten(given)}:
+        return config.override({"steps": None, "minutes": None})
+    return config
+
+
+def overridden(config: Pretraining, changes: Mapping[str, Any], *, resumed: bool = False) -> Pretraining:
+    """The config with given fields. Raises UnmaskError for a field that does not exist, and for changes that do not fit
+    the objective of `start` or, unless the run is resumed, the learning rate."""
+    usual = timed(config, changes)
+    config = usual.override(changes, batch_size="rows.batch")
+    if config.start is not None:
+        config.objective.check_changes(usual.objective, config.start)
+    if not resumed:
+        check_rate(usual.training.optimizer, config.training.optimizer, changes)
+    return config

@@ -15,10 +15,12 @@ from typing import Any, ClassVar, cast
 from torch import nn
 
 from unmask import huggingface
+from unmask.config import flatten
 from unmask.errors import plural, unknown
 from unmask.files import write_text
+from unmask.huggingface.card import Card
 from unmask.models.model import Model
-from unmask.runs import probes
+from unmask.runs import cards, probes
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Display, on_main
 from unmask.train.engine import Data, Minimised
@@ -26,6 +28,7 @@ from unmask.train.events import Began, Evaluated, Evaluation, Event, Listener, P
 from unmask.train.interrupt import cuttable
 from unmask.train.metrics import read as read_metrics
 from unmask.train.optim import Tuning
+from unmask.train.trackers import About, Tracking, installed
 from unmask.train.trainer import Trainer, Training
 from unmask.types import Batch
 
@@ -132,6 +135,7 @@ class Run:
     ) -> None:
         self.model, self.objective, self.data, self.out = model, objective, data, Path(out)
         self.processor, self.best = processor, best
+        self.tracked = installed((*training.track, *(("tensorboard",) if training.tensorboard else ())))
         self.trainer = Trainer(
             model,
             objective,
@@ -159,8 +163,11 @@ class Run:
 
         The run can be resumed until then, and its folder is sound at any time.
         """
-        result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, display=self.display)
-        self.trainer.engine.on_main(lambda: self.finish(result))
+        names = self.tracked if distributed.is_main() else ()
+        with Tracking(names, About(self.out, settings=lambda: flatten(self.settings())), self.display.note) as tracking:
+            result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, tracking, display=self.display)
+            self.trainer.engine.on_main(lambda: self.finish(result))
+            tracking.scores = self.scores_of(result)
         return result
 
     def hear(self, event: Event) -> None:
@@ -194,8 +201,12 @@ class Run:
         """Write the model and its processor into a folder; `transformers` reads it if it has the system."""
         huggingface.save(folder, self.model, self.processor)
 
+    def scores_of(self, result: Result) -> dict[str, float]:
+        """The scores of the finished model: those of the best evaluation, or of the last one."""
+        return result.heldout if self.best is None else self.best.found
+
     def facts(self) -> dict[str, Any]:
-        """The content of run.json: the settings for `--resume`, and the facts for the report."""
+        """What run.json has of this kind of run: the settings for `--resume`, and the facts for the report."""
         return {"training": self.trainer.config.to_dict()}
 
     def keep(self) -> None:
@@ -208,8 +219,19 @@ class Run:
         best.replay(row for row in self.evaluations() if row["step"] <= last and best.metric in row)
 
     def finish(self, result: Result) -> None:
-        """Write the finished folder, on the main process."""
+        """Write the finished folder and its model card, on the main process."""
         self.save(self.out)
+        cards.write(self.out, self.card(result))
+
+    def card(self, result: Result) -> Card:
+        """What the model card says, besides what the folder itself does."""
+        length = {"steps": result.step, "minutes": round(result.seconds / 60, 1)}
+        settings = length | cards.settings(self.trainer.config.to_dict(), without=length)
+        return Card(settings=settings, warnings=[*cards.unfinished(result), *self.doubts(result)])
+
+    def doubts(self, result: Result) -> list[str]:
+        """Sentences for a model that has hardly learned."""
+        return []
 
     def sentences(self, result: Result) -> list[str]:
         """Sentences for the summary, besides the length and the folder of the run."""
@@ -230,8 +252,12 @@ class Run:
 
     def write_settings(self, folder: Path) -> None:
         """Write run.json."""
+        write_text(folder / checkpoint.RUN, json.dumps(self.settings(), indent=2, ensure_ascii=False) + "\n")
+
+    def settings(self) -> dict[str, Any]:
+        """The content of run.json."""
         common = {"kind": self.kind, "recipe": self.recipe, "parameters": self.model.parameters_total}
-        write_text(folder / checkpoint.RUN, json.dumps(common | self.facts(), indent=2, ensure_ascii=False) + "\n")
+        return common | self.facts()
 
     def _stop_if_spent(self) -> None:
         if self.best is not None and self.best.is_spent:

@@ -14,10 +14,12 @@ from unmask import huggingface
 from unmask.data.text import extension
 from unmask.data.text.fertility import Fertility, count_words, is_wordpiece, of_words, render
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.files import sha256, write_text
+from unmask.huggingface.card import Card
 from unmask.models.model import Model
 from unmask.nn import VocabularyHead
+from unmask.runs import cards
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,9 @@ def extend(
     result = Extended(larger, tuple(new), of_words(tokenizer, words), of_words(larger, words), limit)
     for place, part in parts.items():
         huggingface.save(place, part.model, larger, labels=part.labels, settings=part.settings)
+    entries = plural(len(new), "new entry", "new entries")
+    untrained = f"The vectors of {entries} are means of others: continue the pre-training before you use the model."
+    cards.write(out, Card(start=cards.name_of(folder), warnings=[untrained]))
     facts = {
         "folder": str(folder),
         "weights": {path.name: sha256(path) for path in sorted(folder.glob("*.safetensors"))},

@@ -126,6 +126,13 @@ class Opened:
         return self.model
 
     @property
+    def reads_texts(self) -> bool:
+        """Whether the model reads texts, and no pictures, recordings, records or vectors."""
+        if self.translator is not None:
+            return self.translator.tokenizer.reads_texts and not self.captions
+        return not (self.reads_pictures or self.reads_recordings or self.reads_signals)
+
+    @property
     def reads_pictures(self) -> bool:
         """Whether the model reads pictures in place of texts."""
         return "pictures" in self.model.config.offers
@@ -183,8 +190,12 @@ class Opened:
             part = part or WHOLE
             samples_N = self.samples(Path(text), part)
             return over_recording(self.model, self.recording_processor, samples_N, begin=part.begin)
+        return self.over_picture(Path(text))
+
+    def over_picture(self, source: Path | bytes) -> Data:
+        """The attention over a picture. Raises UnmaskError for one that cannot be read, and for other models."""
         processor = self.image_processor
-        return over_picture(self.model, processor, decode(Path(text), processor.channels))
+        return over_picture(self.model, processor, decode(source, processor.channels))
 
     def captioned(self, source: str, caption: str | None = None) -> Data:
         """The patches of a picture that each word of its caption attends to.

@@ -45,8 +45,8 @@ class Predictor(Answering):
     explain    whether answers say where the model looked, if it can (`Task.explained`)
     device     where the model runs
     precision  "bf16": all but the head multiplies in bfloat16, several times as fast on processors that support it;
-               "auto": bf16 on devices that are known to support it; "fp32": equal numbers on every device, up to
-               rounding
+               "fp16": the same in float16, on GPUs; "auto": bf16 on devices that are known to support it; "fp32": equal
+               numbers on every device, up to rounding
     backend    "torch"; "onnx": the graph that `unmask export` wrote into the folder, by ONNX Runtime in float32;
                "auto": the faster of them for one text and for many, measured once and kept beside the graph; a path:
                a package of `unmask export --format aoti`, whose machine code is run
@@ -110,6 +110,12 @@ class Predictor(Answering):
             for name, kind in found_in(heads).items()
         }
         self._lock = threading.Lock()  # no thread may change training or evaluation mode during a forward pass
+
+    def __repr__(self) -> str:
+        what = self.kind or " and ".join(self.pretrained)
+        labels = ", ".join((self.task.labels if self.task else ())[:6])
+        size = f"{type(self.model.config).__name__}, {self.model.parameters_total:,} parameters"
+        return f"<Predictor of {self._owner}: {what}{f' ({labels})' if labels else ''}; {size}>"
 
     @property
     def tokenizer(self) -> Tokenizer:

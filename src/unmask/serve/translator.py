@@ -107,8 +107,13 @@ class Translator:
         self.cut = self.unknown = 0  # number of sources that were cut; that had unknown tokens
         self.endless = 0  # number of written texts that were cut at the limit of their length
 
-    def __call__(self, texts: Iterable[str]) -> list[str]:
+    def __repr__(self) -> str:
+        size = f"{type(self.model.config).__name__}, {self.model.parameters_total:,} parameters"
+        return f"<Translator of {self.folder}: {size}>"
+
+    def __call__(self, texts: str | Iterable[str]) -> list[str]:
         """The best translation of each text, in order."""
+        texts = [texts] if isinstance(texts, str) else texts
         return [answer.text for answer in self.stream(texts)]
 
     def stream(self, texts: Iterable[str]) -> Iterator[Answer]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,46 @@ from unmask.data.recordings.processor import RecordingProcessor
 from unmask.data.recordings.reading import Recording, named_recordings
 from unmask.errors import UnmaskError
 from unmask.files import atomic
+from unmask.huggingface import SINGLE_STACK, Loaded
+from unmask.huggingface.hub import model_folder
 from unmask.kernels.devices import placed
 from unmask.serve.predictor import Predictor
 from unmask.tasks import TASKS, task_found
+from unmask.tasks.embedding import Pooling
 from unmask.tasks.summaries import summaries
 
 AT_ONCE = 4_096  # texts that are read ahead, so that texts of similar length share a batch
 ITEMS_AT_ONCE = 256
 FORMS = (".npy", ".safetensors", ".jsonl")
+
+
+def encoder_of(model: Path | str | Loaded[Any], pooling: Pooling | None = None) -> tuple[Path | str | Loaded[Any], str]:
+    """A model for a `Predictor` of vectors, and a sentence about it. A sentence encoder is returned unchanged, with an
+    empty sentence; the vectors of any other encoder are pooled from its last layer, as `sentence-transformers` does by
+    default.
+
+    pooling  "mean" of all tokens, "cls": the vector of the first one; None: that of the sentence encoder, else the mean
+
+    Raises UnmaskError for a model that reads no texts, and for a sentence encoder with another pooling.
+    """
+    loaded = huggingface.opened(model_folder(model) if not isinstance(model, Loaded) else model, SINGLE_STACK)
+    name = "The model" if loaded is model else str(model)
+    task = task_found(list(loaded.model.heads), loaded.settings)
+    if task is not None and task.gives_vectors:
+        own = loaded.settings.get("pooling")
+        if pooling not in (None, own):
+            raise UnmaskError(f"{name} is a sentence encoder, trained with the pooling {own}: leave --pooling out.")
+        return model, ""
+    loaded.require_tokenizer(name)
+    pooling = pooling or "mean"
+    bare = replace(loaded, model=loaded.model.without_heads(), labels=(), settings={"pooling": pooling})
+    return bare, SAID[pooling].format(name)
+
+
+SAID = {
+    "mean": "{} was not trained for sentence vectors: its vectors are the means of the vectors of all tokens.",
+    "cls": "{} was not trained for sentence vectors: its vectors are those of the first token.",
+}
 
 
 def vectors(predictor: Predictor, texts: Iterable[str]) -> Iterator[np.ndarray]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from starlette.requests import Request
@@ -15,108 +15,33 @@ from starlette.responses import Response
 from starlette.routing import Route
 from torch import nn
 
-from unmask.data.recordings.reading import Recording
-from unmask.data.text.tokenizer import Tokenizer
+from unmask.data.pictures.reading import Picture
 from unmask.errors import UnmaskError
-from unmask.models.model import Model
+from unmask.serve.asked import Asked, Models
+from unmask.serve.examples import examples, texts_of
 from unmask.serve.http.aside import in_time, while_there
 from unmask.serve.http.refusals import Refusal
 from unmask.serve.http.wire import answered, read_json
-from unmask.serve.opened import Opened, tree_of
-from unmask.tasks.file_forms import FileForm
+from unmask.serve.opened import tree_of
+from unmask.tasks import dev_rows
 from unmask.visualize import attention, beam, positions, runs, saliency, words
 from unmask.visualize.complexity import complexity
 from unmask.visualize.context import in_context
 from unmask.visualize.masking import wordpiece
 from unmask.visualize.masks import masks
+from unmask.visualize.neurons import neurons
 from unmask.visualize.numbers import Data
-from unmask.visualize.reading import Read, read, shown
-from unmask.visualize.recording_attention import over_recording, read_recording
+from unmask.visualize.reading import read, shown
+from unmask.visualize.recording_attention import over_recording
 from unmask.visualize.replaced import replaced
+from unmask.visualize.similar import Contexts, contexts, similar
 from unmask.visualize.words import Vectors
 
+FILES = ("recording", "picture")  # fields that hold bytes in Base64
 AT_ONCE = 2  # views that are computed at the same time
 RUNS = Path("runs")
-View = Callable[["Asked"], Data]
-
-
-class Models(Protocol):
-    """A source of models by name, such as `serve.http.Pool`."""
-
-    def get(self, name: str | None = None) -> Any: ...
-
-
-class Asked:
-    """The fields of a request, and the model that it names. Methods raise UnmaskError for a field of another type."""
-
-    def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path) -> None:
-        self.models, self.fields, self.runs = models, fields, runs
-
-    def text(self, name: str = "text", default: str | None = None) -> str:
-        value = self.fields.get(name, default)
-        if not isinstance(value, str):
-            raise UnmaskError(f"'{name}' must be a text.")
-        return value
-
-    def maybe(self, name: str) -> str | None:
-        """A text, or None if it is absent or empty."""
-        return self.text(name) or None if self.fields.get(name) is not None else None
-
-    def texts(self, name: str, most: int = 100) -> list[str]:
-        value = self.fields.get(name, [])
-        if not isinstance(value, list) or len(value) > most or not all(isinstance(one, str) for one in value):
-            raise UnmaskError(f"'{name}' must be a list of at most {most} texts.")
-        return value
-
-    def number(self, name: str, default: int, least: int, most: int) -> int:
-        value = self.fields.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise UnmaskError(f"'{name}' must be a whole number from {least} to {most}.")
-        return value
-
-    def numbers(self, name: str, most: int) -> list[int] | None:
-        """1 to `most` whole numbers, or None if the field is absent."""
-        value = self.fields.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not 0 < len(value) <= most or not all(type(one) is int for one in value):
-            raise UnmaskError(f"'{name}' must be a list of 1 to {most} whole numbers.")
-        return value
-
-    def share(self, name: str, default: float) -> float:
-        value = self.fields.get(name, default)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise UnmaskError(f"'{name}' must be a number.")
-        return float(value)
-
-    @property
-    def opened(self) -> Opened:
-        served = self.models.get(self.maybe("model"))
-        return Opened(
-            served.folder, served.predictor, served.translator, served.continuer, served.inner, served.vectors
-        )
-
-    @property
-    def reader(self) -> tuple[Model, Tokenizer]:
-        """The model and its tokenizer. Raises UnmaskError for an encoder–decoder and for word vectors."""
-        opened = self.opened
-        tokenizer = opened.tokenizer
-        return opened.model, tokenizer
-
-    def reading(self) -> tuple[Any, Read]:
-        """The model, and the text or the recording as it reads it."""
-        opened = self.opened
-        if opened.reads_recordings:
-            samples_N = opened.samples(self.recording())
-            return opened.model, read_recording(opened.model, opened.recording_processor, samples_N)
-        return opened.model, opened.reading(self.text(), self.maybe("pair"))
-
-    def recording(self) -> bytes:
-        """The bytes of a file in Base64."""
-        found = FileForm("recording", Recording).row(self.fields, "The request")
-        assert isinstance(found, Recording)
-        assert isinstance(found.source, bytes)
-        return found.source
+View = Callable[[Asked], Data]
+Value = TypeVar("Value")
 
 
 def _inside(asked: Asked) -> Data:
@@ -134,8 +59,7 @@ def _inside(asked: Asked) -> Data:
         }
     model = opened.model
     kinds = {} if opened.reads_signals else attention.layers_of(model)
-    texts = not (opened.reads_pictures or opened.reads_recordings or opened.reads_signals)
-    masks = opened.translator is None and texts
+    masks = opened.translator is None and opened.reads_texts
     return {
         "attention": {kind: len(layers) for kind, layers in kinds.items()},
         "writes": opened.translator is not None or opened.continuer is not None,
@@ -151,22 +75,52 @@ def _inside(asked: Asked) -> Data:
     }
 
 
-class Lately:
-    """A cache of attention layers, so that another head of the same layer needs no forward pass."""
+def _examples(asked: Asked) -> Data:
+    """Items that fit the model, and how many rows `/rows` has."""
+    opened = asked.opened
+    return examples(opened) | {"rows": sum("error" in row for row in dev_rows.read(opened.folder))}
 
-    MOST = 2  # layers of a model: with 512 tokens and 12 heads, one takes 6 MB
+
+def _rows(asked: Asked) -> Data:
+    """The dev rows of the run of the model, with its answers."""
+    rows = dev_rows.read(asked.opened.folder)
+    if not rows:
+        raise UnmaskError(f"The folder of this model has no {dev_rows.FILE}, which `unmask finetune` writes.")
+    return {"rows": rows}
+
+
+def _neurons(asked: Asked) -> Data:
+    """The vectors of one head, and what flows through its block; "layer" and "head" count from 0."""
+    model, tokenizer = asked.reader
+    reading = read(model, tokenizer, asked.text())
+    return neurons(model, reading, asked.number("layer", 0, 0, 1_000), asked.number("head", 0, 0, 1_000))
+
+
+def _similar(asked: Asked) -> Data:
+    """The words nearest to a "word" of a "sentence" in "texts"; without any, in the texts of the run of the model."""
+    model, tokenizer = asked.reader
+    texts, layer = asked.texts("texts", 2_000) or texts_of(asked.opened), asked.number("layer", -1, -1, 1_000)
+    there = CONTEXTS.get(model, (layer, *texts), lambda: contexts(model, tokenizer, texts, layer))
+    return similar(model, tokenizer, asked.text("word"), asked.text("sentence"), there, layer)
+
+
+class Lately(Generic[Value]):
+    """The last values that were computed for a model, such as the attention of a layer: another head of it needs no
+    forward pass."""
+
+    MOST = 2  # values of a model: with 512 tokens and 12 heads, the attention of a layer takes 6 MB
 
     def __init__(self) -> None:
-        self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, np.ndarray]] = weakref.WeakKeyDictionary()
+        self._kept: weakref.WeakKeyDictionary[nn.Module, dict[Any, Value]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def get(self, model: nn.Module, key: Any, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def get(self, model: nn.Module, key: Any, compute: Callable[[], Value]) -> Value:
         """The value of a key, computed by `compute` if it is not in the cache."""
         with self._lock:
             found = self._kept.get(model, {}).get(key)
         if found is not None:
             return found
-        found = compute().astype(np.float16)
+        found = compute()
         with self._lock:
             kept = self._kept.setdefault(model, {})
             kept[key] = found
@@ -175,7 +129,8 @@ class Lately:
         return found
 
 
-LATELY = Lately()
+LATELY = Lately[np.ndarray]()
+CONTEXTS = Lately[Contexts]()
 
 
 def _attention(asked: Asked) -> Data:
@@ -185,6 +140,8 @@ def _attention(asked: Asked) -> Data:
     if asked.fields.get("rollout"):
         return attention.rolled(*asked.reading(), kind or "encoder")
     if "layer" not in asked.fields:
+        if "picture" in asked.fields:
+            return asked.opened.over_picture(asked.file("picture", Picture))
         if asked.opened.captions:
             return asked.opened.captioned(asked.text(), asked.maybe("pair"))
         if (opened := asked.opened).reads_recordings:
@@ -197,7 +154,7 @@ def _attention(asked: Asked) -> Data:
 
     def compute() -> np.ndarray:
         model, reading = asked.reading()
-        return attention.weights(model, reading.batch, kind, [number])[0]
+        return attention.weights(model, reading.batch, kind, [number])[0].astype(np.float16)
 
     key = (asked.maybe("recording") or asked.text(), asked.maybe("pair"), kind, number)
     return attention.chosen(LATELY.get(asked.opened.model, key, compute), number, heads)
@@ -333,6 +290,8 @@ def _runs(asked: Asked) -> Data:
 
 VIEWS: dict[str, View] = {
     "/inside": _inside,
+    "/examples": _examples,
+    "/rows": _rows,
     "/attention": _attention,
     "/features": _features,
     "/saliency": _saliency,
@@ -343,6 +302,8 @@ VIEWS: dict[str, View] = {
     "/embeddings": _embeddings,
     "/positions": _positions,
     "/masking": _masking,
+    "/neurons": _neurons,
+    "/similar": _similar,
     "/wordpiece": _wordpiece,
     "/masks": _masks,
     "/complexity": _complexity,
@@ -370,7 +331,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
                 raise UnmaskError("The body must be a JSON object.")
 
             def look() -> Data:
-                characters = _characters({name: one for name, one in fields.items() if name != "recording"})
+                characters = _characters({name: one for name, one in fields.items() if name not in FILES})
                 if characters > settings.view:
                     most = f"{settings.view:,} characters, not {characters:,}"
                     raise Refusal(413, f"A view accepts {most}; shorten the text.")

@@ -57,6 +57,7 @@ class Classification(OneLabel, TextTask):
     rows_class = ClassificationRows
     options_class = ClassificationOptions
     panel = "classify"
+    pipeline = "text-classification"
     rows_are = "texts with a label"
     references_are = f"logistic regression on {PARTS}"
     written = Written

@@ -94,6 +94,7 @@ class Embedding(Task):
     rows_class = EmbeddingRows
     options_class = EmbeddingOptions
     panel, gives = "similarity", "sentence vectors"
+    pipeline = "sentence-similarity"
     rows_are = "pairs or triplets of texts"
     references_are = "cosine of the words of two texts; for classes, logistic regression on them"
     reference = "words that two texts share (TF-IDF), or for classes the most frequent one"

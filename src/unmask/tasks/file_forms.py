@@ -6,11 +6,13 @@ import base64
 import binascii
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError
 from unmask.tasks.forms import Form, Input, Object
 
+SMALL = 64_000  # bytes of a file that an example may have
 OTHER = "other"
 """The field of the second item of a pair."""
 
@@ -19,13 +21,17 @@ class FileForm(Form):
     """A file: on the command line its name, in a request {"picture": its bytes in Base64}. With `pair` also two files
     that are compared: on a line with a tab between their names, in a request {"picture", "other"}.
 
-    name  of an item, and of its field: "picture", "recording"
-    made  (place=, source=) -> the row of an item
-    pair  (place=, source=, other=) -> the row of two items; None: one item is read
+    name    of an item, and of its field: "picture", "recording"
+    made    (place=, source=) -> the row of an item
+    pair    (place=, source=, other=) -> the row of two items; None: one item is read
+    ending  the usual ending of a file, for examples
     """
 
-    def __init__(self, name: str, made: Callable[..., Row], pair: Callable[..., Row] | None = None) -> None:
+    def __init__(
+        self, name: str, made: Callable[..., Row], pair: Callable[..., Row] | None = None, *, ending: str = ""
+    ) -> None:
         self.name, self.made, self.pair = name, made, pair
+        self.example, self.several = f"{name}{ending}", f"--data {name}s"
         self.known = frozenset({name} if pair is None else {name, OTHER})
         self.wanted = self.object = self.lacking = f'an object such as {{"{name}": "<the bytes of a file in Base64>"}}'
 
@@ -42,6 +48,18 @@ class FileForm(Form):
         if self.pair is None or OTHER not in values:
             return self.made(place=place, source=source)
         return self.pair(place=place, source=source, other=self._source(values[OTHER], place))
+
+    def item(self, row: Any) -> Input | None:
+        """The bytes of the file of a row; None for a part of a file, a large one, and one that is kept elsewhere."""
+        alone = self.made(place=row.place, source=row.source)
+        if isinstance(row, type(alone)) and type(row) is not type(alone):
+            return None  # two items
+        source = Path(row.source) if isinstance(row.source, str) else row.source
+        if isinstance(source, Path) and source.is_file() and source.stat().st_size <= SMALL:
+            source = source.read_bytes()
+        if not isinstance(source, bytes) or len(source) > SMALL or alone.key != row.key:
+            return None
+        return {self.name: base64.b64encode(source).decode("ascii")}
 
     def _read(self, name: str) -> Path:
         path = Path(name.strip())

@@ -89,6 +89,7 @@ class Forecasting(SignalTask):
     outcomes = "score"
     form = SeriesForm()
     panel, gives = "forecastSeries", "forecasts with quantiles"
+    pipeline = "time-series-forecasting"
     rows_are = "series of numbers"
     reference = "the last season, repeated, with quantiles of the changes from season to season"
     references_are = "the last value, and the line through the first and the last value"

@@ -28,6 +28,8 @@ class Form:
     shown    field names of an object that are shown for it: the first one that it has
     object   description of a valid object, for messages about inputs of another type
     lacking  description of a valid input, for messages about an object without a needed field
+    example  an input on the command line, as a shell reads it
+    several  the arguments of the command line for a file or folder of inputs
     """
 
     wanted = (
@@ -38,6 +40,7 @@ class Form:
     shown = ("question", "text", "context")
     object = "an object with text"
     lacking = "a string, a pair of strings, or an object with text"
+    example, several = '"A text."', "--file texts.txt"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         """The object for a text (`whole`) or a list of strings."""
@@ -77,6 +80,11 @@ class Form:
         if not text.strip() and not empty:
             raise UnmaskError(f"{place} is empty." if name == "text" else f"{place} has an empty {name}.")
         return text
+
+    def item(self, row: Row) -> Input | None:
+        """The input that a request sends for a row; None for a row that no request can send. Inverse of `as_row`."""
+        text = row.text or " ".join(row.words)
+        return text if row.pair is None else [text, row.pair]
 
     def with_defaults(self, values: Object) -> Form:
         """The form with these values of fields for items that do not have them. Raises UnmaskError for a form without
@@ -140,6 +148,9 @@ class ItemForm(Form):
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} is a text, and this model reads no text; it must be {self.object}.")
+
+    def item(self, row: Row) -> Input | None:
+        return None
 
     def row(self, values: Object, place: str) -> Row:
         if self.name not in values:

@@ -27,6 +27,7 @@ class QuestionForm(Form):
 
     known = frozenset({"question", "context"})
     wanted = object = lacking = "a question and a context: a pair, or an object with both"
+    example = """'{"question": "Who wrote it?", "context": "Ann wrote it."}'"""
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         if len(parts) == 1:
@@ -34,6 +35,9 @@ class QuestionForm(Form):
         if len(parts) > 2:
             raise UnmaskError(f"Text {number} has {len(parts)} parts; a pair has two.")
         return dict(zip(("question", "context"), parts, strict=True))
+
+    def item(self, row: Row) -> Input:
+        return {"question": row.text, "context": row.pair}
 
     def row(self, values: Object, place: str) -> Row:
         question, context = (self.text(values, name, place) for name in ("question", "context"))

@@ -67,6 +67,7 @@ class ImageClassification(PictureTask, OneLabel):
     task_name, name = "image-classification", "image_classification"
     options_class = PictureOptions
     panel = "classifyPicture"
+    pipeline = "image-classification"
     references_are = "logistic regression on the pixels, and on histograms of oriented gradients"
 
     def __init__(

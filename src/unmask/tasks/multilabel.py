@@ -71,6 +71,7 @@ class MultiLabel(TextTask):
     rows_class = MultiLabelRows
     options_class = MultiLabelOptions
     panel, gives = "classify", "several labels"
+    pipeline = "text-classification"
     rows_are = "several labels for a text"
     references_are = f"logistic regression, one for each label, on {PARTS}"
     written = WrittenLabels
@@ -169,6 +170,12 @@ class MultiLabel(TextTask):
         """{"labels": those above 0.5, "scores": {label: probability}}"""
         scores = {label: float(p) for label, p in zip(self.labels, found[0], strict=True)}
         return {"labels": [label for label, p in scores.items() if p > 0.5], "scores": scores}
+
+    def compared(self, row: Row, found: np.ndarray) -> tuple[str, str, float]:
+        """The error is the number of labels that are missing or too many."""
+        predicted = [label for label, p in zip(self.labels, found[0], strict=True) if p > 0.5]
+        expected = [label for label in self.labels if label in row.labels]
+        return ", ".join(expected), ", ".join(predicted), float(len({*expected} ^ {*predicted}))
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

@@ -46,9 +46,15 @@ class ChoiceForm(Form):
 
     known = frozenset({"context", "text", "question", "choices"})
     wanted = object = lacking = "an object with context (or text), maybe question, and choices"
+    example = """'{"context": "It rains.", "question": "What falls?", "choices": ["Water.", "Sand."]}'"""
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} must be {self.wanted}.")
+
+    def item(self, row: Row) -> Input:
+        assert isinstance(row, Choices)
+        question = {} if row.pair is None else {"question": row.pair}
+        return {"context": row.text, **question, "choices": list(row.choices)}
 
     def row(self, values: Object, place: str) -> Row:
         names = [name for name in ("context", "text", "question") if name in values]
@@ -77,6 +83,7 @@ class MultipleChoice(Task):
     task_name, name = "multiple-choice", "choice"
     rows_class = ChoiceRows
     panel, gives = "choose", "choices"
+    pipeline = "multiple-choice"
     rows_are = "contexts with choices"
     references_are = "the choice whose words are nearest to those before it, by cosine"
     form = ChoiceForm()
@@ -187,6 +194,13 @@ class MultipleChoice(Task):
         assert isinstance(row, Choices)
         best, scores = int(found[0].argmax()), [float(p) for p in found[0]]
         return {"choice": best, "text": row.choices[best], "probability": scores[best], "scores": scores}
+
+    def compared(self, row: Row, found: np.ndarray) -> tuple[str, str, float]:
+        """The error is the probability of the wrong choice."""
+        assert isinstance(row, Choices)
+        best = int(found[0].argmax())
+        error = 0.0 if str(best) == row.label else float(found[0].max())
+        return row.choices[int(row.label)], row.choices[best], error
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

@@ -115,6 +115,11 @@ class OneLabel(Task):
         label = self.labels[int(found[0].argmax())]
         return {"label": label, "probability": scores[label], "scores": scores}
 
+    def compared(self, row: Row, found: Any) -> tuple[str, str, float] | None:
+        """The error is the probability of the wrong label."""
+        answer = self.answer(row, found)
+        return row.label, answer["label"], 0.0 if answer["label"] == row.label else answer["probability"]
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         return f"{answer['label']}  {answer['probability']:.3f}  {text}"

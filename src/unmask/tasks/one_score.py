@@ -85,6 +85,11 @@ class OneScore(Task):
         """{"score"}"""
         return {"score": float(self.found_scores([found])[0])}
 
+    def compared(self, row: Row, found: Any) -> tuple[str, str, float]:
+        """The error is the difference of the scores."""
+        score = self.answer(row, found)["score"]
+        return row.label, f"{score:.3f}", abs(score - float(row.label))
+
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:
         return f"{answer['score']:.3f}  {text}"

@@ -92,9 +92,10 @@ class PictureEmbedding(PictureTask, Compared):
     options_class = PictureEmbeddingOptions
     metric = "map@r"
     panel, gives = "comparePictures", "vectors of pictures"
+    pipeline = "image-feature-extraction"
     reference = "correlation of the pixels of two pictures"
     references_are = "cosine of the pixels of two pictures, and of their histograms of oriented gradients"
-    form: ClassVar[Form] = FileForm("picture", Picture, PicturePair)
+    form: ClassVar[Form] = FileForm("picture", Picture, PicturePair, ending=".png")
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class PictureTask(Task):
     items: ClassVar[str] = "pictures"
     rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "pictures with a label"
-    form: ClassVar[Form] = FileForm("picture", Picture)
+    form: ClassVar[Form] = FileForm("picture", Picture, ending=".png")
     tokens_at_once: ClassVar[int | None] = (
         2_048  # pictures have one length: a larger batch has no padding (docs/log.md)
     )

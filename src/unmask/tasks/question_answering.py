@@ -93,6 +93,7 @@ class QuestionAnswering(Task):
     scoring_class = QuestionScoring
     usual_length = 384
     panel, gives = "question", "questions"
+    pipeline = "question-answering"
     rows_are = "questions on contexts, as SQuAD has"
     references_are = "the sentence whose words are nearest to those of the question, by cosine"
     form = QuestionForm()
@@ -366,6 +367,11 @@ class QuestionAnswering(Task):
 
     def answer(self, row: Row, found: Found) -> dict[str, Any]:
         return as_answer(found, self)
+
+    def compared(self, row: Row, found: Found) -> tuple[str, str, float]:
+        """The error is 1 - F1."""
+        questions, chosen = _questions([row]), self.choose(found)
+        return next(iter(questions[0].golds), ""), chosen, 1 - self._scores({row.id: chosen}, questions)["f1"]
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

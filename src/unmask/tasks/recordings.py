@@ -86,7 +86,7 @@ class RecordingTask(Task):
     items: ClassVar[str] = "recordings"
     rate_shares: ClassVar[tuple[float, float] | None] = (0.1, 0.1)
     rows_are = "recordings with a label"
-    form: ClassVar[Form] = FileForm("recording", Recording)
+    form: ClassVar[Form] = FileForm("recording", Recording, ending=".wav")
     usual_length: ClassVar[int] = USUAL_LENGTH
     tokens_at_once: ClassVar[int | None] = 1_024
 

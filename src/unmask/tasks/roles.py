@@ -32,6 +32,7 @@ class Roles(Tagging):
     task_name = "roles"
     rows_class = RolesRows
     rows_are = "marked predicates and their arguments"
+    pipeline = ""  # that of a tagger marks no predicate
 
     @classmethod
     def read_rows(cls, path: Path, rows: Any, *, scoring: bool = False) -> Dataset:

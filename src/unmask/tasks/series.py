@@ -84,6 +84,7 @@ class SeriesForm(Form):
 
     known = frozenset({"values"})
     wanted = object = lacking = 'an object such as {"values": [1, 2.5, 4, ...]}'
+    example = "series.csv"
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         raise UnmaskError(f"Text {number} is a text, and this model reads series; it must be {self.wanted}.")
@@ -93,6 +94,12 @@ class SeriesForm(Form):
         if not path.exists():
             raise UnmaskError(f"There is no file {path}; give one with a series.")
         return {"values": path}
+
+    def item(self, row: Row) -> Object:
+        """The values before the first one that is forecast."""
+        assert isinstance(row, SeriesRow)
+        before = row.values[: row.begin]
+        return {"values": [None if np.isnan(value) else float(value) for value in before]}
 
     def row(self, values: Object, place: str) -> Row:
         given = values.get("values")

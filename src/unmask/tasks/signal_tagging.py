@@ -226,6 +226,9 @@ class SignalTagging(OneLabel, SignalTask):
 
     # -- answers
 
+    def compared(self, row: Row, found: Any) -> None:
+        """None: a record has many marks, which the tables of the report compare."""
+
     def answer(self, row: Row, found: Any) -> dict[str, Any]:
         """{"beats": [{"time", "label", "probability"}]}, or {"intervals": [{"begin", "end", "label", "probability"}]}
         where neighbours of equal label are one interval; with seconds."""

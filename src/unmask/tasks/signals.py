@@ -32,7 +32,7 @@ from unmask.huggingface import Loaded
 from unmask.models.model import ModelConfig
 from unmask.tasks.encoded import Encoded
 from unmask.tasks.file_forms import FileForm
-from unmask.tasks.forms import Form, Object
+from unmask.tasks.forms import Form, Input, Object
 from unmask.tasks.reading import labels_of
 from unmask.tasks.rows import Rows, column
 from unmask.tasks.stand_in import StandIn
@@ -89,7 +89,7 @@ class SignalForm(FileForm):
     """
 
     def __init__(self, rate: float | None = None, lead: str | None = None) -> None:
-        super().__init__("signal", SignalRow)
+        super().__init__("signal", SignalRow, ending=".hea")
         self.rate, self.lead = rate, lead
         self.known = frozenset({"signal", "samples"})
         self.wanted = self.object = self.lacking = (
@@ -101,6 +101,10 @@ class SignalForm(FileForm):
 
     def completed(self, row: Row) -> Row:
         return replace(row, own_rate=self.rate, leads=names_of(self.lead)) if isinstance(row, SignalRow) else row
+
+    def item(self, row: Any) -> Input | None:
+        given = super().item(row)
+        return given if not isinstance(given, dict) or row.own_rate is None else {**given, "rate": row.own_rate}
 
     def row(self, values: Object, place: str) -> Row:
         rate, lead = values.get("rate", self.rate), values.get("lead", self.lead)

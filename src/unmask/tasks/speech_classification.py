@@ -51,6 +51,7 @@ class SpeechClassification(OneLabel, RecordingTask):
     task_name, name, general = "speech-classification", "speech_classification", "classification"
     options_class = SpeechOptions
     panel = "classifyRecording"
+    pipeline = "audio-classification"
     references_are = "logistic regression on the mean and the deviation of mel-frequency cepstra"
 
     def __init__(

@@ -108,6 +108,7 @@ class SpeechRecognition(RecordingTask):
     metric = "wer"
     rate_shares = (2.0, 0.1)  # small models learned for minutes, and must change much (docs/speech_recognition.md)
     panel, gives = "transcribe", "transcripts with the times of words"
+    pipeline = "automatic-speech-recognition"
     rows_are = "recordings with a transcript"
     reference = "the most frequent transcript, or no words"
     references_are = "the transcript of the training recording with the nearest cepstra"

@@ -12,7 +12,7 @@ from unmask import metrics
 from unmask.data.labelled.rows import Row
 from unmask.data.labelled.words import split_words
 from unmask.errors import UnmaskError
-from unmask.tasks.forms import Form, Object, are_texts
+from unmask.tasks.forms import Form, Input, Object, are_texts
 
 Answer = dict[str, Any]
 
@@ -29,6 +29,10 @@ class SentenceForm(Form):
 
     def line(self, line: str, number: int, *, single: bool = False) -> str:
         return line
+
+    def item(self, row: Row) -> Input:
+        predicate = {} if row.predicate is None else {"predicate": row.predicate}
+        return {"words": list(row.words), **predicate}
 
     def row(self, values: Object, place: str) -> Row:
         if "words" not in values:

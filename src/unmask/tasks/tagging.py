@@ -114,6 +114,7 @@ class Tagging(Task):
     options_class = TaggingOptions
     scoring_class = TagScoring
     panel, gives = "tag", "tags of words"
+    pipeline = "token-classification"
     rows_are = "tagged words"
     references_are = "logistic regression on a word, its shape and its neighbours"
     form = SentenceForm()
@@ -321,6 +322,12 @@ class Tagging(Task):
         tags = self.decode([found])[0]
         likely = [float(p[self._ids[tag]]) for p, tag in zip(probabilities(found), tags, strict=True)]
         return tagged(row, self.labels, tags, likely)
+
+    def compared(self, row: Row, found: Answer) -> tuple[str, str, float]:
+        """The error is the share of words with another tag."""
+        tags = self.decode([found])[0]
+        wrong = sum(ours != theirs for ours, theirs in zip(tags, row.tags, strict=True))
+        return " ".join(row.tags), " ".join(tags), wrong / max(1, len(tags))
 
     @staticmethod
     def render(text: str, answer: Mapping[str, Any]) -> str:

@@ -69,6 +69,7 @@ class Task(Objective):
     prompting  the task as prompts for a language model; None: not supported
     panel      the panel of the page for its inputs and answers (page/answers.js)
     gives      description of its answers, for a list of models
+    pipeline   the name of the task on the Hugging Face hub and in `transformers.pipeline`; "" if it has none
 
     The answer to a row is an array, [1, C] for a text or a pair, [W, C] for words of a sentence, or that of `merge`.
     """
@@ -99,6 +100,7 @@ class Task(Objective):
     prompting: ClassVar[type[Prompting] | None] = None
     panel: ClassVar[str] = ""
     gives: ClassVar[str] = ""
+    pipeline: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         if cls.written is not None and "written" in vars(cls):
@@ -363,6 +365,11 @@ class Task(Objective):
     def answer(self, row: Row, found: Any) -> dict[str, Any]:
         """The answer to a row (`answer_all`) with the names of labels, as plain JSON values."""
         raise NotImplementedError
+
+    def compared(self, row: Row, found: Any) -> tuple[str, str, float] | None:
+        """What a row has and what the model answers to it, as texts, and how wrong the answer is: 0 if it is right.
+        None for a task that does not compare single rows."""
+        return None
 
     def explained(self, answers: list[Any], model: Any, encoded: Encoded, processor: Any) -> list[dict[str, Any]]:
         """The answers to encoded rows, with where the model looked, if the task can say it."""

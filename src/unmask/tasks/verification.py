@@ -105,7 +105,7 @@ class Verification(RecordingTask, Compared):
     rows_are = "recordings with a speaker"
     reference = "cosine of the mean and the deviation of mel-frequency cepstra"
     references_are = "cosine of the mean and the deviation of mel-frequency cepstra, standardised on the training rows"
-    form: ClassVar[Form] = FileForm("recording", Recording, RecordingPair)
+    form: ClassVar[Form] = FileForm("recording", Recording, RecordingPair, ending=".wav")
 
     def __init__(
         self,

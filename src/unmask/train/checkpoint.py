@@ -27,7 +27,9 @@ STATE, TENSORS = "state.json", "optimizer.safetensors"
 LOCK = ".lock"
 RUN = "run.json"
 """The settings of a run, written before its first step, which `--resume` reads."""
-BEGUN = frozenset({RUN, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "best", "labels"})
+BEGUN = frozenset(
+    {RUN, "checkpoints", "metrics.jsonl", "samples.jsonl", "tensorboard", "trackers.json", "best", "labels"}
+)
 """Files in the folder of a run that ended before its first checkpoint, besides hidden files. `labels` are those that an
 objective computed before the run."""
 _NAME = re.compile(r"step-(\d{8,})")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, Self
 
 from unmask.errors import harmless, plural
 from unmask.train import distributed
-from unmask.train.events import Evaluated, Event, Measured, Noted, Planned
+from unmask.train.events import Evaluated, Event, Listener, Measured, Noted, Planned
 
 SECONDS_BETWEEN_LINES = 5.0  # between lines of training metrics; evaluations and notes are always printed
 
@@ -38,13 +38,43 @@ def on_main(display: Display | None) -> Display:
     return display if display is not None and distributed.is_main() else Silent()
 
 
+class Audience:
+    """A display together with listeners, which receive every event of every run that it shows, sentences included."""
+
+    def __init__(self, display: Display | None, listeners: Sequence[Listener]) -> None:
+        outer = display if isinstance(display, Audience) else None  # that of the run whose training this one hears
+        self.display: Display = on_main(display) if outer is None else outer.display
+        self.listeners: Sequence[Listener] = listeners if outer is None else (*outer.listeners, *listeners)
+
+    def start(self, step: int, total: int) -> None:
+        self.display.start(step, total)
+
+    def show(self, row: dict[str, Any]) -> None:
+        self.display.show(row)
+
+    def note(self, text: str) -> None:
+        self.hear(Noted(text))
+        self.display.note(text)
+
+    def close(self) -> None:
+        self.display.close()
+
+    def hear(self, event: Event) -> None:
+        """Pass an event to the listeners."""
+        for listener in self.listeners:
+            listener(event)
+
+
 class Shown:
     """A listener that passes events to a display, and closes it at the end."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
+        self.hear: Listener | None = getattr(display, "hear", None)  # of a display with listeners
 
     def __call__(self, event: Event) -> None:
+        if self.hear is not None and not isinstance(event, Noted):  # `note` passes those on
+            self.hear(event)
         match event:
             case Noted(text):
                 self.display.note(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import textwrap
 from collections.abc import Sequence
@@ -46,6 +47,17 @@ def svg(figures: Sequence[Figure]) -> str:
     back = f'<rect x="{-MARGIN}" width="{width + 2 * MARGIN}" height="{y + MARGIN}" fill="var(--back)"/>'
     begin = f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="{box}"><style>{STYLE}</style>{back}'
     return _literal("\n".join([begin, *parts, "</svg>\n"]))
+
+
+def images(figures: Sequence[Figure], width: int = 400) -> str:
+    """HTML of the figures side by side, each at most `width` pixels wide. They are images, because the style of an SVG
+    element would change the page around it."""
+    drawn = ((figure.title, base64.b64encode(svg([figure]).encode()).decode()) for figure in figures)
+    return "".join(
+        f'<img alt="{escape(title)}" style="max-width: {width}px; display: inline-block" '
+        f'src="data:image/svg+xml;base64,{content}">'
+        for title, content in drawn
+    )
 
 
 def _lines(text: str, width: int, size: float) -> list[str]:

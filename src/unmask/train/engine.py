@@ -95,7 +95,9 @@ class Engine:
         self.device = device
         self.config = optimizer
         self.settled = settle(precision, device)
-        self.bf16 = self.settled.precision == "bf16"
+        self.scaler = formats.scaler(device, self.settled.dtype)
+        if self.scaler.is_enabled() and sharding != "none":
+            raise UnmaskError("fp16 scales the loss by the gradients of all weights: use bf16 with training.sharding.")
         if recompute:
             recompute_blocks(model)
         if compile:
@@ -123,7 +125,7 @@ class Engine:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision context of every forward pass of this run."""
-        return formats.autocast(self.device, self.bf16)
+        return formats.autocast(self.device, self.settled.dtype)
 
     def step(self, batches: Sequence[Batch], totals: Mapping[str, int], lr: float, meter: Meter) -> None:
         """One update of the weights at the learning rate `lr`.
@@ -143,14 +145,16 @@ class Engine:
             with distributed.synchronised(self.module, last=i == len(batches) - 1):
                 with self.autocast():
                     total, values = self.module(batch.to(self.device, pin=devices.pins(self.device)), scales)
-                total.backward()
+                self.scaler.scale(total).backward()
             loss += total.detach()
             for name, value in values.items():
                 sums[name] = sums[name] + value if name in sums else value
+        self.scaler.unscale_(self.optimizer)
         norm = gradient_norm(self.model.parameters())
         skip = 1 - torch.isfinite(norm + distributed.sum_over_ranks(loss)).float()
         set_rate(self.optimizer, lr)
         update(self.optimizer, norm, self.config.clip, skip)
+        self.scaler.update()  # lower after gradients that are not finite, higher after many that are
         for buffer, was in zip(self.buffers.values(), before, strict=True):  # such as running means of these pictures
             buffer.copy_(torch.where(skip > 0, was, buffer))
         self.optimizer.zero_grad(set_to_none=True)
@@ -170,6 +174,8 @@ class Engine:
         for name, p in self.model.named_parameters():
             for key, value in self.optimizer.state.get(p, {}).items():
                 found[f"{key}.{name}"] = value
+        if self.scaler.is_enabled():
+            found |= {f"scaler.{key}": torch.tensor(float(x)) for key, x in self.scaler.state_dict().items()}
         return {name: distributed.whole_tensor(x).cpu() for name, x in found.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -180,6 +186,9 @@ class Engine:
                 raise UnmaskError(
                     f"The checkpoint is of another model: {name[6:]} does not fit; use the same settings."
                 )
+        if self.scaler.is_enabled() and "scaler.scale" in tensors:
+            known = self.scaler.state_dict()
+            self.scaler.load_state_dict({key: type(x)(tensors[f"scaler.{key}"]) for key, x in known.items()})
         self.optimizer.state.clear()
         with torch.no_grad():
             for name, p in self.model.named_parameters():

@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from unmask.errors import UnmaskError, needs, plural
+from unmask.errors import UnmaskError, plural
 from unmask.files import write_text, writing
 from unmask.train import distributed
 from unmask.train.events import Evaluated, Event, Measured, Opened
@@ -144,15 +144,14 @@ class Clock:
 
 
 class Writer:
-    """Appends rows to metrics.jsonl, flushing each row, and to TensorBoard on request.
+    """Appends rows to metrics.jsonl, flushing each row.
 
     Removes existing rows after `step` (written after the checkpoint that the run resumes from), and an incomplete last
     line from a crash.
     """
 
-    def __init__(self, folder: Path, step: int = 0, *, tensorboard: bool = False) -> None:
+    def __init__(self, folder: Path, step: int = 0) -> None:
         self.path = folder / "metrics.jsonl"
-        self.board = _board(folder) if tensorboard else None
         kept = [row for row in read(self.path) if row.get("step", 0) <= step] if step else []
         write_text(self.path, "".join(map(_line, kept)))
         with writing(self.path):
@@ -163,29 +162,23 @@ class Writer:
         with writing(self.path):
             self.file.write(_line(row))
             self.file.flush()
-        if self.board is not None:
-            for name, value in row.items():
-                if isinstance(value, (int, float)) and name not in ("step", "seconds"):
-                    self.board.add_scalar(f"{row.get('split', 'train')}/{name}", value, row["step"])
 
     def close(self) -> None:
         with suppress(OSError):  # a full disk has been reported by `write`
             self.file.close()
-        if self.board is not None:
-            self.board.close()
 
 
 class Log:
     """A listener that writes metrics.jsonl into a folder. It opens the file at `Opened`, which gives the first step."""
 
-    def __init__(self, folder: Path, *, tensorboard: bool = False) -> None:
-        self.folder, self.tensorboard = folder, tensorboard
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.writer: Writer | None = None
 
     def __call__(self, event: Event) -> None:
         match event:
             case Opened(step):
-                self.writer = Writer(self.folder, step, tensorboard=self.tensorboard)
+                self.writer = Writer(self.folder, step)
             case Measured() | Evaluated():
                 assert self.writer is not None
                 self.writer.write(event.row)
@@ -263,11 +256,3 @@ def _line(row: Mapping[str, Any]) -> str:
     """A line of JSON; NaN and infinity, which JSON does not have, become null."""
     plain = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
     return json.dumps(plain, ensure_ascii=False) + "\n"
-
-
-def _board(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise needs("--tensorboard needs the package tensorboard", "tensorboard") from None
-    return SummaryWriter(folder / "tensorboard")

@@ -19,7 +19,7 @@ from unmask.files import sweep
 from unmask.kernels.devices import random_state, reading_waits, restore_random_state
 from unmask.kernels.processor import Precision
 from unmask.kernels.threads import short_turns
-from unmask.train import checkpoint, distributed
+from unmask.train import checkpoint, distributed, trackers
 from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
 from unmask.train.display import Display, Shown, on_main
 from unmask.train.engine import Data, Engine, Minimised
@@ -52,16 +52,16 @@ class Training(Config):
     """How a model is trained.
 
     steps, minutes  length of the run; with both, the shorter one
-    precision       format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
+    precision       format of the forward pass: "auto" is bf16 where a device has it, fp16 is for GPUs; weights are fp32
     seed            of the weights, the order of the data and dropout
     device          where it runs: cpu, cuda, cuda:1; "auto" takes a GPU if there is one
     log_every       steps between rows of metrics
     evaluate_every  steps, or below 1 a fraction of all steps; also before the first step. None: only at the end
     save_every      steps between checkpoints, likewise; no checkpoint before the first step
-    keep            number of checkpoints to keep
-    compile         torch.compile the model     tensorboard  also write the metrics for TensorBoard
+    keep            number of checkpoints to keep     compile  torch.compile the model
     recompute       compute activations again in backward instead of keeping them: less memory, about a third slower
     sharding        "full" splits a model that is too large for one device over the processes (FSDP2)
+    track           trackers of the run: tensorboard, wandb, mlflow, trackio     tensorboard  --track tensorboard
     """
 
     steps: int | None = None
@@ -78,6 +78,7 @@ class Training(Config):
     compile: bool = False
     recompute: bool = False
     sharding: Literal["none", "full"] = "none"
+    track: tuple[trackers.Name, ...] = ()
     tensorboard: bool = False
 
 
@@ -127,8 +128,7 @@ class Trainer:
             recompute=config.recompute,
         )
         self.terms = sorted(objective.weights)
-        self.meter, self.clock = Meter(), Clock()
-        self.step = self.total = 0
+        self.meter, self.clock, self.step, self.total = Meter(), Clock(), 0, 0
         self.position: dict[str, Any] | None = None
         self.heldout: dict[str, float] = {}
         self.stopped: str | None = None
@@ -138,7 +138,7 @@ class Trainer:
         """Run to the end. On the main process, each event also goes to metrics.jsonl and the display."""
         if not distributed.is_main():
             return listen(self.events(), *listeners)
-        with Shown(on_main(display)) as shown, Log(self.out, tensorboard=self.config.tensorboard) as log:
+        with Shown(on_main(display)) as shown, Log(self.out) as log:
             return listen(self.events(), *listeners, log, shown)
 
     def events(self) -> Events:

@@ -31,26 +31,19 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
     without the word. Raises UnmaskError for an empty word, fewer than two sentences with the word, a word without
     tokens, and a layer that does not exist.
     """
-    if not word.strip():
-        raise UnmaskError("There is no word: give one that is in the sentences.")
-    letters = re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", 0 if tokenizer.cased else re.IGNORECASE)
     found: list[np.ndarray] = []
     within: list[Data] = []
     without: list[str] = []
     for sentence in sentences:
-        match = letters.search(sentence)
-        if match is None:
+        states_LD, span = vector_of(model, tokenizer, word, sentence)
+        if span is None:
             without.append(sentence)
             continue
-        places = _places(tokenizer, sentence, *match.span())
-        if not places:
-            raise UnmaskError(f"The model reads no token of {word!r}: choose another word.")
-        states_LTD = _states(model, read(model, tokenizer, sentence).batch)
-        if not -len(states_LTD) <= layer < len(states_LTD):
-            L = len(states_LTD) - 1
+        if not -len(states_LD) <= layer < len(states_LD):
+            L = len(states_LD) - 1
             raise UnmaskError(f"There is no layer {layer}: the model has the layers 1 to {L}, and 0 is their input.")
-        found.append(states_LTD[:, places].mean(1))
-        within.append({"sentence": sentence, "begin": match.start(), "end": match.end()})
+        found.append(states_LD)
+        within.append({"sentence": sentence, "begin": span[0], "end": span[1]})
     if len(found) < 2:
         raise UnmaskError(f"'{word}' is in {len(found)} of the sentences; give two or more sentences with it.")
     states_LND = np.stack(found, 1)
@@ -72,6 +65,24 @@ def in_context(model: Model, tokenizer: Tokenizer, word: str, sentences: Sequenc
     }
 
 
+def vector_of(
+    model: Model, tokenizer: Tokenizer, word: str, sentence: str
+) -> tuple[np.ndarray, tuple[int, int] | None]:
+    """([L + 1, D] the mean of the states of the tokens of a word in a sentence, its begin and end in characters); None
+    for a sentence without the word. Raises UnmaskError for an empty word, and for one without tokens."""
+    if not word.strip():
+        raise UnmaskError("There is no word: give one that is in the sentences.")
+    letters = re.compile(rf"(?<!\w){re.escape(word.strip())}(?!\w)", 0 if tokenizer.cased else re.IGNORECASE)
+    match = letters.search(sentence)
+    if match is None:
+        return np.zeros((0, 0)), None
+    places = _places(tokenizer, sentence, *match.span())
+    if not places:
+        raise UnmaskError(f"The model reads no token of {word!r}: choose another word.")
+    states_LTD = states_of(model, read(model, tokenizer, sentence).batch)
+    return states_LTD[:, places].mean(1), match.span()
+
+
 def _places(tokenizer: Tokenizer, sentence: str, begin: int, end: int) -> list[int]:
     """The positions of the tokens of some characters of a sentence, special tokens counted."""
     encoding = tokenizer.encode(sentence)
@@ -83,7 +94,7 @@ def _places(tokenizer: Tokenizer, sentence: str, begin: int, end: int) -> list[i
 
 
 @torch.no_grad()
-def _states(model: Model, batch: Batch) -> np.ndarray:
+def states_of(model: Model, batch: Batch) -> np.ndarray:
     """[L + 1, T, D]: the input of the first layer and the output of each. If tokens are characters of words, the state
     of a word is at its first character and zeros are at the others, so that the mean over characters has the direction
     of the mean over words. Raises UnmaskError for a model without a stack of blocks."""

@@ -25,6 +25,7 @@ METHODS = {
     "umap": "UMAP (McInnes et al. 2018): neighbours stay neighbours; distances between groups mean little",
 }
 MOST = 2_000  # most points of a projection
+CLUSTERS = 8  # most clusters of a projection: the colours of the page
 SPELLINGS = 20_000  # number of most frequent words in the search for similar spellings
 
 
@@ -148,11 +149,22 @@ def cloud(vectors: Vectors, words: Sequence[str] = (), *, method: str = "pca", c
         "methods": METHODS,
         "shares": shares,
         "points": [
-            {"word": word, "x": float(x), "y": float(y), "asked": word in asked}
-            for word, (x, y) in zip(some.words, places_N2, strict=True)
+            {"word": word, "x": float(x), "y": float(y), "asked": word in asked, "cluster": cluster}
+            for word, (x, y), cluster in zip(some.words, places_N2, clusters(some, seed), strict=True)
         ],
         "total": len(vectors.words),
     }
+
+
+def clusters(vectors: Vectors, seed: int = 0) -> list[int]:
+    """The cluster of each vector by k-means on unit vectors, largest cluster first; k is at most CLUSTERS, and at most
+    one for each eight words."""
+    from sklearn.cluster import KMeans
+
+    count = max(1, min(CLUSTERS, len(vectors) // 8))
+    found = KMeans(count, n_init=3, random_state=seed).fit_predict(vectors.unit)
+    rank = np.argsort(np.argsort(-np.bincount(found, minlength=count), kind="stable"))
+    return [int(one) for one in rank[found]]
 
 
 def _pca(matrix: np.ndarray) -> tuple[np.ndarray, list[float]]:

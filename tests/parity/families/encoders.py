@@ -155,7 +155,7 @@ def encoder_outputs(
         mine["hidden"] = hidden.flatten(0, 1)[places]
         other["hidden"] = output.hidden_states[-1].flatten(0, 1)[places]
     for head in sorted(wanted):
-        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places)
+        mine[head] = ours.answer(head, hidden, batch.starts if head in OF_SEQUENCES else places, batch)
         other[head] = their_answer(head, output, places)
     if case.architecture.endswith("Model"):
         pooled = getattr(output, "pooler_output", None)
@@ -177,10 +177,12 @@ def rows(
     mask = (mask.flip(1) if left else mask).long()
     tokens = torch.randint(0, config.vocab_size - 1, mask.shape, generator=generator)
     tokens = torch.where(mask.bool(), tokens + (tokens >= padding), padding)
-    segments = torch.randint(0, config.type_vocab_size, mask.shape, generator=generator) * mask
+    kinds = getattr(config, "type_vocab_size", None)  # a ModernBERT has no segments
+    segments = None if kinds is None else torch.randint(0, kinds, mask.shape, generator=generator) * mask
     positions = ((mask.cumsum(1) - 1) * mask) if counts_text and left else None
     batch = Batch(tokens, documents=mask, segments=segments, starts=torch.arange(3) * length, positions=positions)
-    inputs = {"input_ids": tokens, "attention_mask": mask, "token_type_ids": segments}
+    inputs = {"input_ids": tokens, "attention_mask": mask}
+    inputs |= {} if segments is None else {"token_type_ids": segments}
     return batch, inputs, mask.flatten().nonzero().flatten()
 
 
@@ -198,9 +200,10 @@ def their_answer(head: str, output: Any, places: Tensor) -> Tensor:
 
 
 def gradients(loaded: Any, theirs: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Gradients of both sides under the names of theirs."""
-    ours = loaded.model
-    names = huggingface.names(ours)
+    """Gradients of both sides under the names of theirs; a model without a head has names without their prefix."""
+    ours, table = loaded.model, huggingface.TABLES[theirs.config.model_type]
+    prefix = "" if ours.heads else table.prefix
     found = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
-    mine = {names[k]: p.grad if p.grad is not None else torch.zeros_like(p) for k, p in ours.named_parameters()}
-    return fold(huggingface.TABLES[theirs.config.model_type], mine), found
+    names = huggingface.names(ours)
+    mine = {prefix + names[k]: torch.zeros_like(p) if p.grad is None else p.grad for k, p in ours.named_parameters()}
+    return {k.removeprefix(prefix): x for k, x in fold(table, mine).items()}, found

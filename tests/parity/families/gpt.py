@@ -6,7 +6,7 @@ import transformers
 from generated import Family
 from hypothesis import strategies as st
 
-from families import gpts
+from families import encoders, gpts
 
 CLASSES = {
     "OpenAIGPTLMHeadModel": frozenset({"next"}),
@@ -25,6 +25,6 @@ FAMILY = Family(
     widest=frozenset({"n_embd", "n_layer", "vocab_size", "n_positions"}),
     classes=CLASSES,
     outputs=lambda case, ours, theirs: gpts.outputs(case, ours, theirs, CLASSES[case.architecture]),
-    gradients=gpts.gradients,
+    gradients=encoders.gradients,
     kept=gpts.kept,
 )

@@ -39,6 +39,6 @@ FAMILY = Family(
     widest=frozenset({"n_embd", "n_layer", "vocab_size", "n_positions"}),
     classes=CLASSES,
     outputs=lambda case, ours, theirs: gpts.outputs(case, ours, theirs, CLASSES[case.architecture]),
-    gradients=gpts.gradients,
+    gradients=encoders.gradients,
     kept=gpts.kept,
 )

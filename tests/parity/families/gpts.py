@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from families import encoders
 from unmask import huggingface
-from unmask.huggingface.layout import fold
 from unmask.huggingface.table import OF_SEQUENCES
 from unmask.types import Batch
 
@@ -105,16 +104,6 @@ def rows(config: transformers.PreTrainedConfig, case: Case) -> tuple[Batch, dict
     starts = torch.arange(len(mask)) * length + mask.argmax(1)
     inputs = {"input_ids": tokens, "attention_mask": mask}
     return Batch(tokens, documents=mask, starts=starts), inputs, mask.flatten().nonzero().flatten()
-
-
-def gradients(loaded: Any, theirs: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Gradients of both sides under the names of theirs; a model without a head has names without their prefix."""
-    ours, table = loaded.model, huggingface.TABLES[theirs.config.model_type]
-    prefix = "" if ours.heads else table.prefix
-    found = {k: p.grad for k, p in theirs.named_parameters() if p.grad is not None}
-    names = huggingface.names(ours)
-    mine = {prefix + names[k]: torch.zeros_like(p) if p.grad is None else p.grad for k, p in ours.named_parameters()}
-    return {k.removeprefix(prefix): x for k, x in fold(table, mine).items()}, found
 
 
 def kept(config: transformers.PreTrainedConfig, name: str) -> dict[str, Any]:

@@ -133,20 +133,26 @@ def _check_size(vocabulary: Mapping[str, int]) -> None:
         raise UnmaskError(f"its largest id is {size - 1:,}; more than {MOST_IDS:,} are refused.")
 
 
-def write(folder: Path, side: Side, length: int | None, segments: bool) -> list[str]:
+def write(folder: Path, side: Side, length: int | None, segments: bool, continues: bool = False) -> list[str]:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece with templates, vocab.txt; return their names.
 
-    length    largest number of tokens that the model reads; None: not written
-    segments  whether the model reads segments
+    length     largest number of tokens that the model reads; None: not written
+    segments   whether the model reads segments
+    continues  whether the model continues texts: `transformers` then frames a text by its start alone
     """
     splitter = side.splitter
     assert isinstance(splitter, Library)
     config = _written_config(side) if side.templates is None else _config(splitter, side, segments)
+    raw = splitter.raw
+    if continues and side.templates is not None and _is_framed(side):
+        raw, own = _open_ended(raw, side)
+        config |= {"bos_token": side.roles["cls"], "eos_token": side.roles["sep"]}
+        config |= {"tokenizer_class": "PreTrainedTokenizerFast", files.CLOSED: own}
     head = {} if length is None else {"model_max_length": length}
     config = {**config, **head} if side.templates is None else {**head, **config}
     indent = 1 if side.templates is None else 2
     contents = {
-        "tokenizer.json": splitter.raw.to_str(pretty=True),
+        "tokenizer.json": raw.to_str(pretty=True),
         "tokenizer_config.json": json.dumps(config, indent=indent, ensure_ascii=False) + "\n",
     }
     if side.templates is not None and splitter.kind == "WordPiece":
@@ -157,6 +163,25 @@ def write(folder: Path, side: Side, length: int | None, segments: bool) -> list[
     for name, content in contents.items():
         write_text(folder / name, content)
     return list(contents)
+
+
+def _is_framed(side: Side) -> bool:
+    """Whether one special token begins a text, and one ends it."""
+    assert side.templates is not None
+    return side.templates[0].gaps == tuple((side.vocabulary[side.roles[role]],) for role in ("cls", "sep"))
+
+
+def _open_ended(raw: RawTokenizer, side: Side) -> tuple[RawTokenizer, Any]:
+    """A tokenizer that does not end a text, as `transformers` must read a prompt; and the post-processor that it
+    replaces, as JSON."""
+    start, end = side.roles["cls"], side.roles["sep"]
+    changed = RawTokenizer.from_str(raw.to_str())
+    changed.post_processor = TemplateProcessing(
+        single=[start, "$A"],
+        pair=[start, "$A", end, "$B"],
+        special_tokens=[(name, side.vocabulary[name]) for name in dict.fromkeys((start, end))],
+    )
+    return changed, json.loads(raw.to_str())["post_processor"]
 
 
 def _written_config(side: Side) -> dict[str, Any]:

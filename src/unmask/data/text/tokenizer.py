@@ -119,16 +119,19 @@ class Tokenizer(Processor[str]):
         source, target = (vocabulary_files.read_written if written else vocabulary_files.read)(Path(path))
         return cls(source, target)
 
-    def save(self, folder: Path | str, *, length: int | None = None, segments: bool = True) -> list[str]:
+    def save(
+        self, folder: Path | str, *, length: int | None = None, segments: bool = True, continues: bool = False
+    ) -> list[str]:
         """Write the files of the tokenizer and return their names: tokenizer.json with its configuration and, for
         WordPiece, vocab.txt; for SentencePiece source.spm, target.spm and vocab.json, as in Marian, or with sentinels
         spiece.model, as in T5; for words and characters subwords.json, a format of `unmask`. `transformers` opens all
         of them except the last.
 
-        length    largest number of tokens that the model reads; written to the configuration
-        segments  whether the model reads segments; written to the configuration
+        length     largest number of tokens that the model reads; written to the configuration
+        segments   whether the model reads segments; written to the configuration
+        continues  whether the model continues texts, so that in `transformers` no end follows a text
         """
-        return vocabulary_files.write(Path(folder), self.side, self.target.side, length, segments)
+        return vocabulary_files.write(Path(folder), self.side, self.target.side, length, segments, continues)
 
     @property
     def raw(self) -> RawTokenizer:

@@ -33,6 +33,11 @@ SPACED = ("GPT2Tokenizer", "RobertaTokenizer")
 """Classes of `transformers` that read `add_prefix_space` only from tokenizer_config.json."""
 
 
+CLOSED = "unmask_post_processor"
+"""Field of tokenizer_config.json: the post-processor that ends a text too, where tokenizer.json has one that does not,
+because the model continues texts."""
+
+
 def template(raw: Tokenizer, sequences: int) -> Template:
     """The template of the tokenizer's post-processor, found by an example.
 
@@ -164,6 +169,8 @@ def read_tokenizer(path: Path, config: Mapping[str, Any]) -> Tokenizer:
         raw = Tokenizer.from_buffer(bounded(path))
         if str(config.get("tokenizer_class")).removesuffix("Fast") in SPACED:
             raw = _with_space(raw, bool(config.get("add_prefix_space", False)))
+        if CLOSED in config:
+            raw = Tokenizer.from_str(json.dumps({**json.loads(raw.to_str()), "post_processor": config[CLOSED]}))
     if not isinstance(raw.model, (models.WordPiece, models.BPE, models.Unigram)):
         kind = type(raw.model).__name__
         raise UnmaskError(f"{path} holds a {kind} tokenizer; only WordPiece, BPE and unigram can be used.")

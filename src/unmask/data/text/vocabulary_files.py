@@ -101,12 +101,14 @@ def _written(path: Path) -> tuple[Side, Side]:
     return side, side
 
 
-def write(folder: Path, source: Side, target: Side, length: int | None, segments: bool) -> list[str]:
+def write(
+    folder: Path, source: Side, target: Side, length: int | None, segments: bool, continues: bool = False
+) -> list[str]:
     """Write the files of a tokenizer in the format of its kind, and return their names. See `Tokenizer.save`."""
     if source.splitter.kind in PLAIN:
         return write_plain(folder, source)
     if isinstance(source.splitter, Library):
-        return library.write(folder, source, length, segments)
+        return library.write(folder, source, length, segments, continues)
     if is_t5(source):
         return write_t5(folder, source, length)
     return write_marian(folder, source, target, length)

@@ -19,6 +19,7 @@ from unmask.tasks.config import TaskConfig
 from unmask.tasks.distillation import Distillation
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.second import Second
+from unmask.train import trackers
 from unmask.train.checkpoint import RUN
 from unmask.train.optim import Optimizer, Schedule
 
@@ -48,6 +49,7 @@ class Fit(Config):
     precision    format of the forward pass: "auto" is bf16 if the device computes it natively; weights stay in fp32
     device       where it runs: cpu, cuda, cuda:1; "auto" takes a GPU if there is one
     workers      processes that prepare rows during the training; 0: a thread prepares them
+    track        trackers that receive the settings and numbers of each seed: tensorboard, wandb, mlflow, trackio
     """
 
     epochs: float | None = None
@@ -63,6 +65,7 @@ class Fit(Config):
     precision: Precision = "auto"
     device: str = "auto"
     workers: int = 0
+    track: tuple[trackers.Name, ...] = ()
 
     @property
     def passes(self) -> float:
@@ -81,6 +84,7 @@ class Fit(Config):
             raise UnmaskError("The epochs, the minutes, the batch size and the evaluations must be above 0.")
         if self.minutes is not None and (self.epochs is not None or self.least_steps is not None):
             raise UnmaskError("--minutes sets the length of the run: leave --epochs and --least-steps out.")
+        trackers.installed(self.track)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import EXAMPLES, shown
 from unmask.runs.finetuning.supervised import begun_with, check_metric, fit, running
 from unmask.runs.transfer import merged, strategy
-from unmask.tasks import TASKS, Encoded, Task, settings_of
+from unmask.tasks import TASKS, Encoded, Task, dev_rows, settings_of
 from unmask.tasks.auxiliary import WithLanguageModel
 from unmask.tasks.distillation import Distillation, Distilled, load_teacher
 from unmask.tasks.reading import read_sets
@@ -69,6 +69,10 @@ class PreparedEncoder(Prepared):
     def pairs(self) -> bool:
         return any(row.pair is not None for row in self.encoded["train"].rows)
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {split: len(encoded.rows) for split, encoded in self.encoded.items()}
+
     def train_seed(
         self, seed: int, folder: Path, display: Display | None, say: Notes, *, resume: bool | None = None
     ) -> Seed:
@@ -89,6 +93,7 @@ class PreparedEncoder(Prepared):
                 own = plain if self.second is None else alone(plain, task)
                 huggingface.save(out / name, own, self.processor, labels=task.labels, settings=settings[name])
             self.task.save_beside(out, model)
+            dev_rows.write(out, self.task, answers, dev)
             if examples := self.task.examples(answers, dev):
                 write_text(out / EXAMPLES, json.dumps({"dev": examples}, indent=2, ensure_ascii=False) + "\n")
 

@@ -78,6 +78,16 @@ class Prepared(ABC):
     def pairs(self) -> bool:
         """Whether training rows are pairs of texts."""
 
+    @property
+    @abstractmethod
+    def counts(self) -> Mapping[str, int]:
+        """Split -> number of its rows."""
+
+    @property
+    def pipeline(self) -> str:
+        """What the model is for, by the name of the Hugging Face hub (`Task.pipeline`)."""
+        return self.config.kind.pipeline
+
     @abstractmethod
     def train_seed(
         self, seed: int, folder: Path, display: Display | None, say: Notes, *, resume: bool | None = None

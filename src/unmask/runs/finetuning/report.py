@@ -73,11 +73,11 @@ def render_result(results: Mapping[str, Any]) -> str:
         table = [[split, *names], *cells]
         widths = [max(9, *map(len, column)) + 2 for column in zip(*table, strict=True)][1:]
         lines += [f"{head:<10}" + "".join(map(str.rjust, row, widths)) for head, *row in table]
-        lines += _chosen(results) if split == "dev" else []
+        lines += chosen_sentences(results) if split == "dev" else []
     return "\n".join(lines)
 
 
-def _chosen(results: Mapping[str, Any]) -> list[str]:
+def chosen_sentences(results: Mapping[str, Any]) -> list[str]:
     """For each seed, a sentence that its dev score is the best of so many evaluations, which makes it optimistic; empty
     for older results, which do not have the number of evaluations."""
     found = [(run, f"{results['metric']} {run['last']:.4f}") for run in results["seeds"] if "evaluations" in run]
@@ -110,7 +110,7 @@ def _table(results: Mapping[str, Any], split: str) -> report.Table:
     if restarted:
         note += f" Started again, as the first try collapsed: seed {', '.join(restarted)}."
     if split == "dev":
-        note = " ".join([note, *_chosen(results)])
+        note = " ".join([note, *chosen_sentences(results)])
     heads = [name.replace("_", " ") for name in names]  # so that long ones take two lines
     return report.Table(f"Scores on the {split} rows", ["", *heads], rows, note=note)
 

@@ -11,17 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from unmask import huggingface
-from unmask.config import read_json
+from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.files import sweep, write_text
+from unmask.runs import cards
 from unmask.runs.finetuning import encoder, text_to_text
+from unmask.runs.finetuning.card import card_of
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
-from unmask.runs.finetuning.report import FOLDS, RESULTS, render_result, summary
+from unmask.runs.finetuning.report import FOLDS, RESULTS, chosen_sentences, render_result, summary
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
-from unmask.train.display import Display
+from unmask.train.display import Audience, Display
+from unmask.train.trackers import About, Tracking
 
 KIND, RECIPE = "finetuning", "finetune"  # in run.json; a model that is trained from scratch has its own recipe
 VALIDATION = "cross-validation"  # the kind of a run of several folds
@@ -149,7 +152,11 @@ def train_seeds(
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
             say(f"Seed {seed}:", note=False)
-        found = prepared.train_seed(seed, _folder(out, seed), display, say, resume=resume)
+        about = About(out, f"seed {seed}", lambda: flatten(config.to_dict()))
+        with Tracking(config.fit.track if distributed.is_main() else (), about, say) as tracking:
+            watched = Audience(display, [tracking])
+            found = prepared.train_seed(seed, _folder(out, seed), watched, say, resume=resume)
+            tracking.scores = {f"{part}/{name}": x for part in prepared.baseline for name, x in found.row[part].items()}
         rows.append(found.row)
         if best is None or found.value > best.value:
             best = found
@@ -176,6 +183,7 @@ def train_seeds(
         metrics = _folder(out, result.kept) / "metrics.jsonl"
         write_text(out / "metrics.jsonl", metrics.read_text(encoding="utf-8"))
         write_report(out)
+        cards.write(out, card_of(prepared, result.to_dict(), chosen_sentences(result.to_dict()), recipe))
     say(render_result(result.to_dict()), note=False)
     return result
 

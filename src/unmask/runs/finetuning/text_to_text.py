@@ -87,6 +87,15 @@ class PreparedText(Prepared):
     def pairs(self) -> bool:
         return any(row.pair is not None for row in self.sets["train"])
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        return {split: len(rows) for split, rows in self.sets.items()}
+
+    @property
+    def pipeline(self) -> str:
+        """None: the model writes the labels as text."""
+        return ""
+
     def train_seed(
         self, seed: int, folder: Path, display: Display | None, say: Notes, *, resume: bool | None = None
     ) -> Seed:

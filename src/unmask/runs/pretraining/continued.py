@@ -18,17 +18,17 @@ from unmask.errors import UnmaskError
 from unmask.files import sha256
 from unmask.models.model import Model, ModelConfig
 from unmask.models.rebuilding import rebuilt
-from unmask.nn import ProjectedHead
+from unmask.nn import VocabularyHead
 from unmask.objectives import ObjectiveConfig, registry
 from unmask.objectives.config import Data
 from unmask.runs.report import run_facts
 from unmask.train import checkpoint
 from unmask.types import Head
 
-TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "head_dropout", "drop_path", "tbptt")
+TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "hidden_dropout", "head_dropout", "drop_path", "tbptt")
 """Fields of a model that are training settings; all others belong to its weights."""
 
-STARTED = ("std", "positions", "vocabulary", "padding", "start", "end")
+STARTED = ("std", "cutoff", "positions", "vocabulary", "padding", "start", "end")
 """Fields of a model that only new weights need, or that the tokenizer determines."""
 
 
@@ -165,11 +165,13 @@ def check_corpora(run: Path, corpora: Sequence[Data]) -> None:
 
 @torch.no_grad()
 def _fill(head: nn.Module, log_p: np.ndarray) -> None:
-    """Set the bias of a masked-token head to log probabilities [V]; further rows, of no token, get the smallest one."""
-    bias = head.tied.bias if isinstance(head, ProjectedHead) else head.bias
-    assert isinstance(bias, nn.Parameter)
-    bias.fill_(float(log_p.min()))
-    bias[: len(log_p)] = torch.from_numpy(log_p).to(bias)
+    """Set the bias of a masked-token head, if it has one, to log probabilities [V]; further rows, of no token, get the
+    smallest one."""
+    assert isinstance(head, VocabularyHead)
+    bias = head.output_bias
+    if bias is not None:
+        bias.fill_(float(log_p.min()))
+        bias[: len(log_p)] = torch.from_numpy(log_p).to(bias)
 
 
 def _label(part: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace as with_values
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -16,11 +16,12 @@ from unmask import huggingface
 from unmask.data.text import cooccurrence
 from unmask.data.text.corpus import Split
 from unmask.errors import UnmaskError
+from unmask.huggingface.card import Card
 from unmask.models.model import Model
 from unmask.objectives import Objective
 from unmask.objectives.objective import Probe
-from unmask.runs import probes
-from unmask.runs.pretraining import evaluation
+from unmask.runs import cards, probes
+from unmask.runs.pretraining import card, evaluation
 from unmask.runs.pretraining.config import Pretraining, settled, tokens_of
 from unmask.runs.pretraining.continued import Origin, check_corpora, resumed_words
 from unmask.runs.pretraining.rows import PretrainingRows
@@ -110,7 +111,7 @@ class Pretrain(Run):
             if turn:
                 objective = self.config.objective.prepared(self.corpora, processor, out, say, progress)
             distributed.barrier()
-        return with_values(self.config, objective=objective)
+        return replace(self.config, objective=objective)
 
     def _build(self, objective: Objective) -> tuple[Model, str]:
         """The model to train, and a sentence on its heads."""
@@ -168,11 +169,21 @@ class Pretrain(Run):
 
     def sentences(self, result: Result) -> list[str]:
         lines = self.learned.summary(result.heldout, self.baseline, self._at_start())
+        unread = (note for corpus in self.corpora for note in corpus.notes)
+        return [*lines, *self.doubts(result), *unread]
+
+    def doubts(self, result: Result) -> list[str]:
         new = self.origin is None and result.stopped is None
         stuck = evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
         few = evaluation.too_few(result.total, self.config.training.minutes) if new else None
-        unread = (note for corpus in self.corpora for note in corpus.notes)
-        return [*lines, *(line for line in (stuck, few) if line), *unread]
+        return [line for line in (stuck, few) if line]
+
+    def card(self, result: Result) -> Card:
+        config, found = self.config, super().card(result)
+        folders = [Path(corpus.folder) for corpus in self.corpora]
+        own = card.facts(config.objective, folders, result.heldout, self.baseline, self.processor)
+        rest = cards.settings({"objective": config.objective.to_dict(), "rows": config.rows.to_dict()})
+        return replace(found, start=cards.name_of(config.start), settings={**found.settings, **rest}, **own)
 
     def _unread(self) -> list[str]:
         """Sentences on what could not be read so far, without those that were shown before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -18,13 +18,14 @@ from unmask.data.bitext.batching import pairs as pair_loader
 from unmask.data.bitext.pairs import Bitext
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.generate import Search, generate_all
+from unmask.huggingface.card import Card
 from unmask.kernels.formats import exactly
 from unmask.models.inference_transformer import writer_layout
 from unmask.models.model import Model
 from unmask.nn import stored
 from unmask.runs import probes
 from unmask.runs.run import BEST, Best, Run, claim
-from unmask.runs.translation import ending, origin
+from unmask.runs.translation import card, ending, origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.pairs import Pairs, encode, read
 from unmask.runs.translation.scoring import Scoring, scoring
@@ -179,6 +180,17 @@ class TrainTranslation(Run):
         """Sentences for a complete run whose model has hardly learned."""
         floor = None if self.config.start else self.baseline["next/nll"]
         return ending.warnings(self.evaluations(), self.scores.metric, self.config.training.minutes, floor)
+
+    def doubts(self, result: Result) -> list[str]:
+        return [] if result.stopped else self.warnings()
+
+    def card(self, result: Result) -> Card:
+        best = ending.kept(self.evaluations(), self.scores.metric) or {}
+        found, own = (
+            super().card(result),
+            card.facts(self.config, len(self.dev), best, self.baseline, self.scores.metric),
+        )
+        return replace(found, **{**own, "settings": {**found.settings, **own["settings"]}})
 
     # -- the weights of the finished folder
 

@@ -31,6 +31,7 @@ class Scoring:
     by_length  whether BLEU is also shown by the length of a source
     tokenised  whether these scores depend on how a text is tokenised, so that tokenised references are refused
     answers    name of a plain reference -> the text that it writes for a source
+    pipeline   what its models are for, by the name of the Hugging Face hub; "" if it has none
     """
 
     metric: str
@@ -39,6 +40,7 @@ class Scoring:
     tokenised: bool = False
     by_length: bool = False
     answers: Mapping[str, Callable[[str], str]] = field(default_factory=dict)
+    pipeline: str = ""
 
     def values(self, texts: Sequence[str], pairs: Bitext) -> dict[str, float]:
         """The scores of texts for the first sources."""
@@ -82,11 +84,13 @@ SCORINGS: dict[str, Scoring] = {
         of_tokens,
         tokenised=True,
         by_length=True,
+        pipeline="translation",
     ),
     "rouge": Scoring(
         "rouge1",
         {name: partial(rouge.rouge, name) for name in rouge.KINDS},
         answers={"lead-1": partial(lead, count=1), "lead-3": partial(lead, count=3)},
+        pipeline="summarization",
     ),
     "dialogue": Scoring(
         "bleu_turns",  # of a model that answers well, often below the BLEU of a useless translation

@@ -89,6 +89,11 @@ class Texts(Config):
         """The function that makes the training pairs; None if they are read from files."""
         return EMBEDDED.get(self.train[0]) if len(self.train) == 1 else None
 
+    @property
+    def pipeline(self) -> str:
+        """What a model of these pairs is for, by the name of the Hugging Face hub; "" if it has none."""
+        return scoring(self.scores).pipeline
+
     def pairs(self, names: Sequence[str]) -> Bitext:
         """Read the pairs of `train` or `dev`; one of the two may be a table and the other not."""
         if _is_table(names):

@@ -23,7 +23,7 @@ from unmask.data.files.corpora import partial_of, remove_stale
 from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing
-from unmask.runs.word_vectors import checkpoint, reading, sampling, visits
+from unmask.runs.word_vectors import card, checkpoint, reading, sampling, visits
 from unmask.runs.word_vectors.checkpoint import Asked, State
 from unmask.runs.word_vectors.compiled import compiled
 from unmask.runs.word_vectors.corpus import Corpus, join_phrases, number
@@ -375,6 +375,7 @@ def _save(trained: Trained, asked: Asked, target: Path) -> None:
     """Write the vectors, then `run.json`, which marks the run as ended; then remove the checkpoint."""
     trained.vectors.save(target)
     asked.write(target, trained.facts)
+    card.write(target, trained, asked)
     if trained.facts["stopped"] is None:
         checkpoint.remove(target)
 

@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from unmask.models.model import Model
 from unmask.nn.attention import Attention
 from unmask.nn.lora import adapters
 from unmask.nn.mask import Bias, Device, Mask
-from unmask.nn.position import Position
+from unmask.nn.position import Position, distances
 from unmask.tasks import task_found
+from unmask.types import Batch
 
 OPSET = 18  # the newest opset in which ONNX Runtime fuses attention and norms
 LARGEST = 2**31  # bytes of a file; larger models need several files, which this module does not write
@@ -95,9 +96,15 @@ class Seen(Mask):
     attention_mask: Tensor | None = None
 
     def bias(self, T: int, S: int, device: Device = None) -> Bias:
-        """[B, 1, 1, S]: 0 where the mask is 1, the lowest float32 elsewhere."""
+        """[B, 1, 1, S], or [B, 1, T, S] with a window: 0 where a token is seen, the lowest float32 elsewhere."""
         assert self.attention_mask is not None
-        return Bias((1.0 - self.attention_mask[:, None, None].float()) * torch.finfo(torch.float32).min)
+        hidden = 1.0 - self.attention_mask[:, None, None].float()
+        if self.window is not None:
+            hidden = torch.maximum(hidden, (distances(T, S, device).abs() >= self.window).float())
+        return Bias(hidden * torch.finfo(torch.float32).min)
+
+    def within(self, window: int | None) -> Seen:
+        return replace(self, window=window)
 
 
 class EncoderGraph(nn.Module):
@@ -139,8 +146,8 @@ class EncoderGraph(nn.Module):
         if self.kind == "vectors":
             return hidden_BTD, self._pooled(hidden_BTD, attention_mask)
         if self.head in self.model.of_sequences:
-            first_B = torch.arange(hidden_BTD.shape[0], device=hidden_BTD.device)
-            logits_BC = self.model.answer(self.head, hidden_BTD[:, :1], first_B)
+            first_B = torch.arange(hidden_BTD.shape[0], device=hidden_BTD.device) * hidden_BTD.shape[1]
+            logits_BC = self.model.answer(self.head, hidden_BTD, first_B, Batch(input_ids, documents=attention_mask))
             return (logits_BC.view(rows) if self.kind == "choice" else logits_BC,)
         logits_BTC = self.model.heads[self.head](hidden_BTD)
         if self.kind == "span":
@@ -231,12 +238,21 @@ def write(graph: EncoderGraph, path: Path) -> None:
 
 
 def _plain(model: Model) -> Model:
-    """A copy of the model with `PlainAttention`; it shares all parameters."""
+    """A copy of the model with `PlainAttention`, and a bias in each norm; it shares all parameters."""
     instead: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     for part in model.modules():
         if isinstance(part, Attention) and type(part.position) is Position and _usual(part):
             instead[id(part)] = PlainAttention(part)
+        elif isinstance(part, nn.LayerNorm) and part.bias is None:
+            instead[id(part)] = _biased(part)
     return copy.deepcopy(model, instead)
+
+
+def _biased(norm: nn.LayerNorm) -> nn.LayerNorm:
+    """The same norm with a bias of zero, without which ONNX Runtime does not fuse norms."""
+    other = nn.LayerNorm(norm.normalized_shape, norm.eps)
+    other.weight = norm.weight
+    return other
 
 
 def _usual(attention: Attention) -> bool:

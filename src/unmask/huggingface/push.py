@@ -1,0 +1,163 @@
+"""Upload of a folder to the Hugging Face hub: the files of the model, without those of its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unmask.config import regular
+from unmask.errors import UnmaskError, needs, plural
+from unmask.files import verify_manifest
+from unmask.huggingface.card import CARD, is_unedited, renamed, with_metadata
+from unmask.huggingface.config import require_model
+from unmask.huggingface.hub import one_sentence
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+VECTORS = "vectors.safetensors"  # word vectors, which a folder holds in place of a model
+ENDINGS = frozenset({".json", ".txt", ".safetensors", ".model", ".spm", ".onnx", ".data", ".gguf", ".md"})
+"""Endings of files of a model, of its processor and of exports. The hub's names of licences have none."""
+LICENCE = "LICENSE"
+OF_TRAINING = {
+    "checkpoints": "weights and optimizer state of earlier steps",
+    "checkpoint": "the state of an unfinished run",
+    "best": "the weights of the best evaluation, which the folder has itself",
+    "seeds": "the runs of all seeds",
+    "metrics.jsonl": "metrics of the training",
+    "samples.jsonl": "texts of evaluations",
+    "report.html": "the report, which shows rows of the data",
+    "examples.json": "rows of the data",
+    "tensorboard": "metrics of the training",
+}
+"""Files and folders of a run -> what they are. They are not uploaded."""
+
+UNITS = ("B", "kB", "MB", "GB")
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is uploaded from a folder.
+
+    files     path in the repository -> its bytes, a file or what replaces it
+    left_out  path in the folder -> why it stays
+    """
+
+    folder: Path
+    files: Mapping[str, Path | bytes]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Path in the repository -> its size in bytes."""
+        return {name: len(one) if isinstance(one, bytes) else one.stat().st_size for name, one in self.files.items()}
+
+    def summary(self, name: str) -> str:
+        """The files with their sizes, and what stays."""
+        sizes = self.sizes
+        lines = [f"{name} gets {plural(len(sizes), 'file')}, {_shown(sum(sizes.values()))}:"]
+        lines += [f"  {_shown(size):>9}  {path}" for path, size in sizes.items()]
+        if "run.json" in sizes:
+            lines.append("run.json holds the settings of the run, and names the files of its data with their folders.")
+        if self.left_out:
+            lines += ["Not uploaded:", *(f"  {path}: {why}" for path, why in self.left_out.items())]
+        return "\n".join(lines)
+
+
+def upload_of(folder: Path, name: str, metadata: Mapping[str, Any]) -> Upload:
+    """What `push` uploads.
+
+    name      of the repository, which the examples of the model card open
+    metadata  further fields of the metadata of the card: license, language
+
+    Raises UnmaskError for a folder without a model, a damaged one, and a card without metadata that gets some.
+    """
+    if not (folder / VECTORS).is_file():
+        require_model(folder)
+    verify_manifest(folder)
+    files: dict[str, Path | bytes] = {}
+    left_out = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        place, reason = "/".join(parts), OF_TRAINING.get(parts[0], "")
+        if any(part.startswith(".") for part in parts) or (path.is_dir() and not reason):
+            continue
+        if reason:
+            left_out[f"{parts[0]}/" if len(parts) > 1 or path.is_dir() else parts[0]] = reason
+        elif path.suffix in ENDINGS or path.name == LICENCE:
+            files[place] = regular(path)
+        else:
+            left_out[place] = "no file of a model"
+    if (folder / CARD).is_file():
+        text = (folder / CARD).read_text(encoding="utf-8")
+        text = renamed(text, folder.resolve().name, name) if is_unedited(folder) else text
+        files[CARD] = (with_metadata(text, metadata) if metadata else text).encode()
+    elif metadata:
+        files[CARD] = with_metadata("---\n---\n", metadata).encode()
+    return Upload(folder, files, left_out)
+
+
+def push(
+    upload: Upload,
+    name: str,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+    message: str | None = None,
+    api: HfApi | None = None,
+) -> str:
+    """Upload, in one commit, and return the address of the model.
+
+    name      `owner/name`, or `name` for the person who is logged in
+    private   whether others cannot see the model; None: a new one is private, and an older one stays as it is
+    revision  branch, which is made if it does not exist; None: the main one
+    message   of the commit
+    api       the client of the hub; None: that of the person who is logged in
+
+    Raises UnmaskError if the package `huggingface_hub` is not installed, and if the hub refuses or does not answer.
+    """
+    try:
+        from huggingface_hub import CommitOperationAdd, HfApi
+    except ImportError:
+        raise needs("An upload to the Hugging Face hub needs huggingface_hub", "hub") from None
+    client = api or HfApi(library_name="unmask")
+    with one_sentence(f"{upload.folder} was not uploaded to {name}", revision or "", "the upload failed"):
+        made = client.create_repo(name, private=private is not False, exist_ok=True)
+        if private is not None:  # a repository that existed
+            client.update_repo_settings(made.repo_id, private=private)
+        if revision is not None:
+            client.create_branch(made.repo_id, branch=revision, exist_ok=True)
+        operations: Sequence[Any] = [
+            CommitOperationAdd(
+                path_in_repo=place, path_or_fileobj=content if isinstance(content, bytes) else str(content)
+            )
+            for place, content in upload.files.items()
+        ]
+        said = message or f"Upload {upload.folder.resolve().name} with unmask"
+        client.create_commit(made.repo_id, operations, commit_message=said, revision=revision)
+    return str(made)
+
+
+def check_name(name: str) -> None:
+    """Raises UnmaskError for a name that the hub does not allow. Needs `huggingface_hub`."""
+    try:
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils import validate_repo_id
+    except ImportError:
+        raise needs("An upload to the Hugging Face hub needs huggingface_hub", "hub") from None
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        raise UnmaskError(
+            f"'{name}' is no name of the Hugging Face hub: give owner/name, of letters, digits, dots, - and _."
+        ) from None
+
+
+def _shown(size: float) -> str:
+    """A size with its unit: 950 B, 1.2 kB, 440 MB."""
+    unit = 0
+    while size >= 1_000 and unit < len(UNITS) - 1:
+        size, unit = size / 1_000, unit + 1
+    return f"{size:.3g} {UNITS[unit]}"

@@ -1,0 +1,118 @@
+"""Given: data as Python has them (rows, tables, texts, pairs), written to files that runs read and can read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from unmask.errors import UnmaskError
+from unmask.files import atomic
+
+Paths = str | Path
+Rows = Paths | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]] | Mapping[str, Iterable[Any]] | Any
+"""A file, or rows: dictionaries, tuples, columns by name, or a table of pandas, Arrow, polars or `datasets`."""
+
+TEXT, LABELLED, TAGGED, PAIR = ("text",), ("text", "label"), ("words", "tags"), ("source", "target")
+"""The columns of rows without names: of texts, labelled texts, tagged words, pairs."""
+
+
+def beside(out: Path | str) -> Path:
+    """The folder of a run's data that were given as Python objects: `runs/mine-data` for `runs/mine`."""
+    return Path(out).with_name(f"{Path(out).name}-data")
+
+
+def is_path(data: object) -> bool:
+    """Whether data are the path of a file or folder, or a name such as `hub:owner/name`."""
+    return isinstance(data, str | os.PathLike)
+
+
+def paths_in(data: object) -> list[Path] | None:
+    """The paths, if data are one or several: of several strings, each must exist. None for other data."""
+    if is_path(data):
+        return [Path(str(data))]
+    if not isinstance(data, list | tuple) or not data or not all(map(is_path, data)):
+        return None
+    exist = [len(str(one)) < 1_000 and "\n" not in str(one) and Path(one).exists() for one in data]
+    if any(exist) and not all(exist):
+        raise UnmaskError(f"There is no file {data[exist.index(False)]}.")
+    return [Path(one) for one in data] if all(exist) else None
+
+
+def file_of(data: Rows, folder: Path, name: str, columns: tuple[str, ...] | None = None) -> Path:
+    """The path of a file, or the JSON Lines file in `folder` that rows are written to. Its name has their checksum, so
+    that equal rows have one file, which no other rows replace.
+
+    columns  of rows without names; None: those of labelled rows
+
+    Raises UnmaskError if there are no rows, for a row that is neither a dictionary nor a tuple, and for a value that
+    JSON cannot hold.
+    """
+    if is_path(data):
+        return Path(str(data))
+    digest, count = hashlib.sha256(), 0
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic(folder / f"{name}.jsonl") as temporary:
+        with temporary.open("w", encoding="utf-8") as file:
+            for count, row in enumerate(records(data, columns), 1):
+                line = json.dumps(_plain(row, f"Row {count} of {name}"), ensure_ascii=False) + "\n"
+                digest.update(line.encode("utf-8", "surrogatepass"))
+                file.write(line)
+        if not count:
+            raise UnmaskError(f"There are no rows in {name}.")
+    target = folder / f"{name}-{digest.hexdigest()[:8]}.jsonl"
+    (folder / f"{name}.jsonl").replace(target)
+    return target
+
+
+def records(data: Any, columns: tuple[str, ...] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a table or of an iterable, as dictionaries."""
+    for names in ("to_pylist", "to_dicts"):  # Arrow, polars
+        if hasattr(data, names):
+            yield from getattr(data, names)()
+            return
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):  # pandas
+        yield from data.to_dict(orient="records")
+        return
+    if isinstance(data, Mapping):
+        for values in zip(*data.values(), strict=True):
+            yield dict(zip(data, values, strict=True))
+        return
+    if not isinstance(data, Iterable):
+        raise UnmaskError(f"Data must be a path or rows, not a value of the type {type(data).__name__}.")
+    for number, row in enumerate(data, 1):
+        yield _named(row, number, columns)
+
+
+def _named(row: Any, number: int, columns: tuple[str, ...] | None) -> dict[str, Any]:
+    if isinstance(row, Mapping):
+        return dict(row)
+    values = (row,) if isinstance(row, str) else tuple(row) if isinstance(row, list | tuple) else ()
+    names = columns or (TEXT if len(values) == 1 else TAGGED if values and isinstance(values[0], list) else LABELLED)
+    if len(values) != len(names):
+        raise UnmaskError(
+            f"Row {number} must be a dictionary with the names of its columns, or the {len(names)} values "
+            f"({', '.join(names)}), not {row!r}."
+        )
+    return dict(zip(names, values, strict=True))
+
+
+def _plain(value: Any, where: str) -> Any:
+    """A value that JSON can hold: numbers and arrays of NumPy are converted, and NaN becomes null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one, where) for name, one in value.items()}
+    if hasattr(value, "tolist"):  # NumPy, also its numbers
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(one, where) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if is_path(value):
+        return str(value)
+    raise UnmaskError(f"{where} has a value of the type {type(value).__name__}, which a file of rows cannot hold.")

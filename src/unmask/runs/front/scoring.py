@@ -1,0 +1,84 @@
+"""`unmask.evaluate`: the scores of a model on labelled rows, on pairs, or on text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from unmask import huggingface
+from unmask.data.text import reading
+from unmask.errors import UnmaskError
+from unmask.huggingface.hub import model_folder
+from unmask.kernels.devices import placed
+from unmask.kernels.processor import Precision
+from unmask.models.inference_encoder import inference_layout
+from unmask.models.model import Model
+from unmask.runs import evaluation
+from unmask.runs.front.given import PAIR, Paths, Rows, file_of, paths_in
+from unmask.runs.front.results import Scored
+from unmask.runs.translation import evaluate_pairs, render_scores
+from unmask.serve.likelihood import Scorer
+from unmask.serve.translator import Translator
+
+
+def evaluate(
+    model: Paths,
+    data: Rows | None = None,
+    *,
+    pairs: Rows | Sequence[Paths] | None = None,
+    text: Iterable[str] | Sequence[Paths] | None = None,
+    device: str = "cpu",
+    precision: Precision = "auto",
+    **fields: Any,
+) -> Scored:
+    """Score a model, as `unmask evaluate` does; give one of `data`, `pairs` and `text`.
+
+    >>> unmask.evaluate("runs/reviews", [("a great film", "good"), ("dull", "bad")])     # doctest: +SKIP
+    <Scored: accuracy 1, ...>
+
+    model   folder, or name on the Hub
+    data    labelled rows for a fine-tuned model, as for `unmask.finetune`
+    pairs   pairs for a translation system, as for `unmask.train`
+    text    texts, or files of text, for the perplexity of a language model
+    fields  of rows (`length`, `label`, ...); of the search for pairs (`beam_size`, ...), and their `metric`; `window`
+            and `stride` for text
+
+    Returns the scores by name; `.facts` has all that was found, `.baseline` the scores of a plain reference. Raises
+    UnmaskError for an unknown field, and for data that do not fit the model.
+    """
+    if sum(given is not None for given in (data, pairs, text)) != 1:
+        raise UnmaskError("Give one of data (labelled rows), pairs and text.")
+    folder = model_folder(model)
+    if text is not None:
+        return _of_text(folder, text, device, fields)
+    with tempfile.TemporaryDirectory(prefix="unmask-") as place:
+        if pairs is not None:
+            files = paths_in(pairs) or [file_of(pairs, Path(place), "pairs", PAIR)]
+            translator = Translator(folder, device=device, precision=precision)
+            how = {name: fields.pop(name) for name in ("metric", "turns", "columns", "encoding") if name in fields}
+            translator.search = translator.search.override(fields)
+            known = evaluate_pairs(translator, list(map(str, files)), **how)
+            scores = {name: one["value"] for name, one in known["scores"].items()} | {"exact": known["exact"]}
+            return Scored(scores, known, render_scores(known), {})
+        path = file_of(data, Path(place), "rows")
+        if huggingface.holds_encoder_decoder(folder):
+            found = evaluation.evaluate_written(folder, path, fields, device=device, precision=precision)
+        else:
+
+            def ready(one: Model) -> Model:
+                return inference_layout(placed(one, device), precision)
+
+            found = evaluation.evaluate(folder, path, fields, ready=ready)
+    return Scored(found["metrics"], found, evaluation.render_evaluation(found), found["baseline"])
+
+
+def _of_text(folder: Path, text: Any, device: str, fields: dict[str, Any]) -> Scored:
+    loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
+    placed(loaded.model, device)
+    paths = paths_in(text)
+    texts = text if paths is None else (one.text for one in reading.documents(paths))
+    found = Scorer(loaded, **fields).perplexity(texts)
+    scores = {"perplexity": found.perplexity, "word_perplexity": found.word_perplexity}
+    return Scored(scores, found.to_dict(), found.render(), {})

@@ -1,0 +1,159 @@
+"""TextClassifier and TextRegressor: fine-tuning as estimators of scikit-learn, for pipelines and grid search."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from unmask.errors import UnmaskError
+from unmask.runs.front.training import finetune
+from unmask.serve.predictor import Predictor
+
+LABELS, NUMBERS = "classification", "regression"
+COLUMNS = {1: ("text",), 2: ("text1", "text2")}
+"""Texts of an input -> their columns in the file of the rows."""
+
+
+class TextEstimator(BaseEstimator):
+    """Fine-tunes a model on texts, or pairs of texts; the base of the two below.
+
+    model          folder of a pre-trained model, or its name on the Hub
+    out            folder for the fine-tuned model; None: a temporary one, removed with the estimator
+    epochs, minutes  length of the training (default: 3 epochs, at least 200 steps)
+    learning_rate, batch_size, seed, device  as for `unmask.finetune`
+    fields         other fields of `unmask.finetune`, such as {"strategy": "lora"}
+    verbose        show the progress
+    """
+
+    _task = LABELS
+
+    def __init__(
+        self,
+        model: str | Path = "",
+        *,
+        out: str | Path | None = None,
+        epochs: float | None = None,
+        minutes: float | None = None,
+        learning_rate: float | None = None,
+        batch_size: int = 32,
+        seed: int = 0,
+        device: str = "auto",
+        fields: Mapping[str, Any] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model, self.out, self.epochs, self.minutes = model, out, epochs, minutes
+        self.learning_rate, self.batch_size, self.seed, self.device = learning_rate, batch_size, seed, device
+        self.fields, self.verbose = fields, verbose
+
+    def fit(self, X: Iterable[Any], y: Iterable[Any]) -> Self:
+        """Fine-tune on texts X (strings, or pairs of strings) with labels y. A tenth of them chooses the weights.
+
+        Raises UnmaskError for other inputs, different numbers of them, and for rows that do not fit the model.
+        """
+        texts, labels = _texts(X), list(y)
+        if len(texts) != len(labels):
+            raise UnmaskError(f"There are {len(texts):,} texts but {len(labels):,} labels.")
+        given = zip(texts, self._encoded(labels), strict=True)
+        rows = [{**dict(zip(COLUMNS[len(text)], text, strict=True)), "label": label} for text, label in given]
+        folder = Path(self.out) if self.out is not None else Path(tempfile.mkdtemp(prefix="unmask-")) / "model"
+        if self.out is None:
+            self._removal = weakref.finalize(self, shutil.rmtree, folder.parent, ignore_errors=True)
+        settings = {name: getattr(self, name) for name in ("epochs", "minutes", "learning_rate", "batch_size", "seed")}
+        self.run_ = finetune(
+            str(self.model),
+            rows,
+            out=folder,
+            task=self._task,
+            seeds=1,
+            device=self.device,
+            quiet=not self.verbose,
+            overwrite=self.out is not None,
+            **settings,
+            **(self.fields or {}),
+        )
+        self.folder_ = folder
+        self._open()
+        return self
+
+    def _open(self) -> None:
+        self._predictor = Predictor(self.folder_)
+
+    def _encoded(self, labels: list[Any]) -> list[Any]:
+        """Labels as a file holds them."""
+        return [float(label) for label in labels]
+
+    def _answers(self, X: Iterable[Any]) -> list[dict[str, Any]]:
+        check_is_fitted(self, "folder_")
+        return self._predictor(_texts(X))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the model, which is read from its folder again."""
+        state = dict(cast(Mapping[str, Any], super().__getstate__()))
+        return {name: value for name, value in state.items() if name not in ("_predictor", "_removal")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "folder_" in state:
+            self._open()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.target_tags.required, tags.no_validation = True, True
+        return tags
+
+
+class TextClassifier(ClassifierMixin, TextEstimator):
+    """Classifies texts.
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> search = GridSearchCV(TextClassifier("runs/mine"), {"learning_rate": [3e-4, 1e-3]}, cv=3)
+    >>> search.fit(texts, labels).best_score_                                    # doctest: +SKIP
+
+    After `fit`: `classes_` [C], the labels in sorted order; `folder_`, of the model; `run_`, the `Trained` of
+    `unmask.finetune`.
+    """
+
+    def _encoded(self, labels: list[Any]) -> list[str]:
+        self.classes_, places = np.unique(np.asarray(labels), return_inverse=True)
+        if len(self.classes_) < 2:
+            raise UnmaskError(f"All texts have one label, {labels[0]!r}: give texts of two classes or more.")
+        return [str(label) for label in self.classes_[places]]
+
+    def predict(self, X: Iterable[Any]) -> np.ndarray:
+        """[N] the most probable class of each text."""
+        likely = self.predict_proba(X)
+        return self.classes_[likely.argmax(axis=1)]
+
+    def predict_proba(self, X: Iterable[Any]) -> np.ndarray:
+        """[N, C] the probability of each of `classes_`."""
+        found = [answer["scores"] for answer in self._answers(X)]
+        return np.array([[one[str(label)] for label in self.classes_] for one in found]).reshape(-1, len(self.classes_))
+
+
+class TextRegressor(RegressorMixin, TextEstimator):
+    """Predicts a number for each text, or pair of texts."""
+
+    _task = NUMBERS
+
+    def predict(self, X: Iterable[Any]) -> np.ndarray:
+        """[N] the number of each text."""
+        return np.array([answer["score"] for answer in self._answers(X)])
+
+
+def _texts(X: Any) -> list[list[str]]:
+    """Texts, or pairs, as lists of one or two strings. Raises UnmaskError for anything else."""
+    values: Sequence[Any] = X.tolist() if hasattr(X, "tolist") else list(X)
+    found = [[one] if isinstance(one, str) else list(one) if isinstance(one, list | tuple) else [] for one in values]
+    for number, parts in enumerate(found, 1):
+        if len(parts) not in COLUMNS or not all(isinstance(part, str) for part in parts):
+            raise UnmaskError(f"Input {number} must be a text, or a pair of texts, not {values[number - 1]!r}.")
+    return found
