@@ -10,23 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
-from unmask.cli.backend import backend_option
 from unmask.cli.data import print_losses
 from unmask.cli.help import add_field, add_fields
-from unmask.cli.parser import (
-    ALL,
-    Parser,
-    add_group,
-    add_hidden,
-    add_verb,
-    answering_options,
-    encoding_option,
-    given_lines,
-    of_rows,
-    reading,
-    say,
-    text_options,
-)
+from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
+from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
 from unmask.cli.signals import of_record, record_options
 from unmask.errors import UnmaskError, plural

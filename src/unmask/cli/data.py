@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from unmask.cli import media
 from unmask.cli.ending import suggest
-from unmask.cli.parser import add_group, add_verb, reading, text_options
+from unmask.cli.options import reading, text_options
+from unmask.cli.parser import add_group, add_verb
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 

@@ -8,18 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli.backend import backend_option
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
-from unmask.cli.parser import (
-    ENCODING,
-    add_verb,
-    answering_options,
-    encoding_option,
-    of_rows,
-    say,
-    text_lines,
-)
+from unmask.cli.options import ENCODING, answering_options, backend_option, encoding_option
+from unmask.cli.parser import add_verb, of_rows, say, text_lines
 from unmask.errors import UnmaskError, plural
 
 if TYPE_CHECKING:

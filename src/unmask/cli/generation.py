@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.help import add_field, add_fields, needed
-from unmask.cli.parser import Parser, add_hidden, add_verb, counted, encoding_option, field_options, print_fields
+from unmask.cli.options import encoding_option
+from unmask.cli.parser import Parser, add_hidden, add_verb, counted, field_options, print_fields
 from unmask.cli.terminal import coloured
 from unmask.cli.translation import lines
 from unmask.errors import UnmaskError

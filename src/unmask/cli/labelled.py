@@ -10,7 +10,8 @@ from typing import Any
 
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, needed
-from unmask.cli.parser import ENCODING, Parser, add_verb, field_options, print_fields, run_output, where_to_train
+from unmask.cli.options import ENCODING
+from unmask.cli.parser import Parser, add_verb, field_options, print_fields, run_output, where_to_train
 from unmask.cli.settings import print_config, settings_of
 from unmask.errors import UnmaskError
 

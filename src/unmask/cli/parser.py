@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from unmask.kernels.processor import Settled
 
 ALL = "--help-all"
-ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
-
 Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """The function of a verb. It takes the options and the given fields."""
 
@@ -227,39 +225,6 @@ def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
 def add_group(verbs: Any, name: str, help: str) -> Any:
     """Add a verb that has verbs below it, and return the list that they are added to."""
     return verbs.add_parser(name, help=help, description=_sentence(help)).add_subparsers(metavar="verb", required=True)
-
-
-def text_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of reading text from files."""
-    parser.add_argument(
-        "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
-    )
-    parser.add_argument(
-        "--column", default="text", metavar="NAME", help="column or key of the text in JSONL, CSV, TSV and Parquet"
-    )
-    encoding_option(parser)
-
-
-def encoding_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of the encoding of files."""
-    parser.add_argument("--encoding", metavar="NAME", help=ENCODING)
-
-
-def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """The values of `text_options`, as arguments of `data.text.reading.documents`."""
-    return {name: getattr(options, name) for name in ("per", "column", "encoding")}
-
-
-def answering_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the device and the precision of a finished model."""
-    parser.add_argument("--device", default="cpu", metavar="NAME", help="where the model runs: cpu, cuda, cuda:1")
-    parser.add_argument(
-        "--precision",
-        choices=["auto", "fp32", "bf16", "fp16"],
-        default="auto",
-        help="bf16 multiplies in bfloat16: several times as fast on devices that support it, with nearly the same "
-        "results; auto (default) uses it where it is known to be faster, and prints so; fp16 is for GPUs without it",
-    )
 
 
 def say(settled: Settled) -> None:

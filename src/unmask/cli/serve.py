@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from unmask.cli.backend import backend_option
 from unmask.cli.help import add_fields
-from unmask.cli.parser import Parser, add_verb, answering_options, field_options, print_fields, say
+from unmask.cli.options import answering_options, backend_option
+from unmask.cli.parser import Parser, add_verb, field_options, print_fields, say
 from unmask.cli.words import vectors_of
 from unmask.errors import UnmaskError, needs
 

@@ -11,14 +11,12 @@ from typing import Any
 
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, needed
+from unmask.cli.options import ENCODING, answering_options, encoding_option
 from unmask.cli.parser import (
-    ENCODING,
     Parser,
     add_verb,
-    answering_options,
     carried_out,
     check_run,
-    encoding_option,
     field_options,
     given_lines,
     print_fields,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.parser import add_group, add_verb, encoding_option, print_fields
+from unmask.cli.options import encoding_option
+from unmask.cli.parser import add_group, add_verb, print_fields
 from unmask.cli.settings import Settings, print_config
 from unmask.errors import UnmaskError, plural
 

@@ -368,8 +368,7 @@ class QuestionAnswering(Task):
     def answer(self, row: Row, found: Found) -> dict[str, Any]:
         return as_answer(found, self)
 
-    def compared(self, row: Row, found: Found) -> tuple[str, str, float]:
-        """The error is 1 - F1."""
+    def compared(self, row: Row, found: Found) -> tuple[str, str, float]:  # the error is 1 - F1
         questions, chosen = _questions([row]), self.choose(found)
         return next(iter(questions[0].golds), ""), chosen, 1 - self._scores({row.id: chosen}, questions)["f1"]
 
