@@ -147,7 +147,7 @@ def test_the_folder_holds_everything_and_nothing_else(run):
     names = {path.name for path in out.iterdir()}
     assert names == {
         *("config.json", "model.safetensors", "manifest.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
-        *("run.json", "results.json", "metrics.jsonl", "dev_predictions.jsonl", "report.html", "seeds"),
+        *("README.md", "run.json", "results.json", "metrics.jsonl", "dev_predictions.jsonl", "report.html", "seeds"),
     }
     assert {p.name for p in (out / "seeds").rglob("*") if p.is_file()} == {"metrics.jsonl"}
     stored = json.loads((out / "results.json").read_text())

@@ -336,9 +336,8 @@ class QuestionAnswering(Task):
         """The metrics of no answer to all questions if `unanswerable`; else those of the sentence that shares the most
         words with each question."""
         questions = _questions(rows)
-        return self._scores(
-            {row.id: "" if self.unanswerable else nearest_sentence(row) for row in questions}, questions
-        )
+        texts = {row.id: "" if self.unanswerable else nearest_sentence(row) for row in questions}
+        return self._scores(texts, questions)
 
     def settings(self) -> dict[str, Any]:
         names = ("stride", "longest_question", "longest_answer", "best", "unanswerable", "threshold", "characters")
