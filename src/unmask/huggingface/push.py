@@ -29,6 +29,7 @@ OF_TRAINING = {
     "seeds": "the runs of all seeds",
     "metrics.jsonl": "metrics of the training",
     "samples.jsonl": "texts of evaluations",
+    "dev_predictions.jsonl": "dev rows with the answers of the model",
     "report.html": "the report, which shows rows of the data",
     "examples.json": "rows of the data",
     "tensorboard": "metrics of the training",
