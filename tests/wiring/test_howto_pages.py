@@ -27,6 +27,7 @@ FILES = {  # a file of a page -> the task that reads it, and the number of its r
 PICTURES = ["vision", "vit", "swin", "convolutions", "masked_pictures", "contrastive", "pretext", "metric_learning"]
 SPEECH = ["speech", "recordings", "wav2vec2", "hubert", "cpc", "wavenet", "speech_recognition", "speech_tasks"]
 RUN_BY = {  # tests -> the pages whose blocks of Python they run; a folder stands for its pages
+    "onnx/test_export_page.py": ["docs/export"],
     "rules/test_contributing.py": ["CONTRIBUTING"],
     "metrics/test_translation.py": ["docs/bleu"],
     "serve/test_serve_socket.py": ["docs/serving"],
@@ -35,6 +36,8 @@ RUN_BY = {  # tests -> the pages whose blocks of Python they run; a folder stand
     "wiring/test_gpt_page.py": ["docs/gpt"],
     "wiring/test_howto_pages.py": ["README", "docs/index", "docs/howto/parts", "docs/scaling"],
     "wiring/test_lineage_page.py": ["docs/lineage"],
+    "wiring/test_modernbert_page.py": ["docs/modernbert"],
+    "wiring/test_python_page.py": ["docs/python"],
     "wiring/test_recurrent_page.py": ["docs/recurrent"],
     "wiring/test_signals_guide.py": ["docs/signals", "docs/forecasting"],
     "wiring/test_speech_page.py": [f"docs/{name}" for name in SPEECH],
