@@ -190,9 +190,10 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         )
         facts = file.facts
     if options.data and not config.objective.plain:
+        texts, name = " ".join(options.data), Path(options.data[0]).stem or "mine"
         raise UnmaskError(
-            "--data is for word2vec, pictures and recordings; give --corpus (make one with: unmask corpus build --data "
-            "...)."
+            f"--data is for word2vec, pictures and recordings. Build a corpus of texts first, and give it as --corpus: "
+            f"unmask corpus build --data {texts} --out corpora/{name}"
         )
     options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
     config = recipes.overridden(config, overrides, resumed=options.resume)

@@ -139,7 +139,8 @@ def read_manifest(folder: Path, format: str, version: int) -> dict[str, Any]:
     """The manifest of a corpus, without its checksum. Raises UnmaskError if it is damaged, or of another kind."""
     path = folder / MANIFEST
     if not path.is_file():
-        raise UnmaskError(f"{folder} is not a corpus: it has no {MANIFEST}. Make one with `unmask corpus build`.")
+        command = f"unmask corpus build --data {folder} --out corpora/{folder.name}"
+        raise UnmaskError(f"{folder} is not a corpus: it has no {MANIFEST}. Build one: {command}")
     manifest = read_json(path)
     if manifest.get("format") in KINDS.keys() - {format}:
         raise UnmaskError(f"{folder} is a corpus of {KINDS[manifest['format']]}, not of {KINDS[format]}.")
