@@ -74,6 +74,28 @@ def test_a_recipe_alone_learns_from_the_embedded_corpus(
         assert "Building" not in capsys.readouterr().out
 
 
+def test_texts_become_a_corpus_beside_the_run_and_change_with_their_files(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\n\n".join(f"The {one} of {other} . It is {one} ." for one in _names()[:9] for other in _names()[:3])
+    (place / "notes").mkdir()
+    (place / "notes" / "a.txt").write_text(text)
+
+    def corpora(out: str) -> set[Path]:
+        main(["pretrain", "bert-tiny", "--data", "notes", "--out", out, *SHORT, "--layers", "1", "--dim", "16"])
+        return set(Path(f"{out}-data").glob("corpus-*"))
+
+    (first,) = corpora("runs/one")
+    assert f"Building a corpus of the texts, in {first}" in capsys.readouterr().out
+    assert json.loads(Path("runs/one/run.json").read_text())["corpora"] == [str(first)]
+    tokens = Corpus(first).split("train").tokens
+    (place / "notes" / "b.txt").write_text("A longer text . " * 40)
+    Path("runs/one-data").rename("runs/two-data")  # as if the run were repeated
+    two = corpora("runs/two")
+    assert len(two) == 2
+    assert max(Corpus(one).split("train").tokens for one in two) > tokens
+
+
 def test_a_model_is_not_given_an_objective_that_it_cannot_learn(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

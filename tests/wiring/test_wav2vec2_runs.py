@@ -184,8 +184,8 @@ def test_the_command_line_takes_a_folder_and_says_what_is_wrong(tones: Path, tmp
     assert "none" in refusal([*run, tmp_path / "none"], capsys)
     assert "empty" in refusal([*run, tmp_path / "empty"], capsys)
     assert "No recording has" in refusal([*run, tmp_path / "short"], capsys)
-    texts = ["pretrain", "bert-tiny", "--data", tones]
-    assert "--data is for word2vec, pictures and recordings" in refusal(texts, capsys)
+    texts = ["pretrain", "bert-tiny", "--data", tones, "--out", tmp_path / "texts"]
+    assert "There is no text" in refusal(texts, capsys)
     assert not (tmp_path / "other").exists()
 
 

@@ -509,7 +509,7 @@ def test_recipes_and_fields_are_listed(capsys):
         (["pretrain", "word2vec", "--out", "x", "--dry-run"], "--dry-run has no effect for word2vec"),
         (["pretrain", "word2vec", "--out", "x", "--windw", "3"], "did you mean 'window'"),
         (["pretrain", "word2vec", "--out", "x", "--threads", "many"], "--threads must be a whole number"),
-        (["pretrain", "bert-tiny", "--out", "x", "--data", "y"], "--data is for word2vec"),
+        (["pretrain", "bert-tiny", "--out", "x", "--data", "y"], "There is no file or folder y."),
         (["words", "nearest", "--model", "nowhere", "a"], "no file or folder nowhere"),
         (["words", "evaluate", "--model", "nowhere"], "Give --analogies FILE"),
         (["words", "nearst"], "nearest"),

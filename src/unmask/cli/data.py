@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
 """How a vocabulary is learned by default."""
 
+READING: dict[str, Any] = {"per": "blank-line", "column": "text", "encoding": None}
+"""How texts are read by default."""
+
 HELDOUT = 0.02  # share of documents that are held out by default
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
@@ -222,18 +225,36 @@ def without_any(config: Pretraining, *, build: bool) -> str:
 
 def embedded_corpus(kind: str, *, build: bool = True) -> str:
     """The folder of the embedded corpus in tokens of a kind; the corpus is built if it does not exist yet."""
+    folder = Path("corpora") / f"embedded-{kind}"
+    if build:
+        text = "the documentation installed with Python"
+        said = f"Building a corpus from {text}, in {folder}; yours goes with --corpus."
+        _build_once(folder, said, **USUAL | {"kind": kind, "data": [], "tokenizer": None})
+    return str(folder)
+
+
+def texts_corpus(texts: list[str], out: str, kind: str, start: str | None, *, build: bool = True) -> str:
+    """The folder beside a run of the corpus of its texts; it is built if it does not exist yet.
+
+    kind   of the tokens of a new vocabulary          start  folder whose tokenizer the corpus has instead, or None
+    """
+    from unmask.runs.front.given import corpus_place
+
+    folder = corpus_place(out, texts, kind, start)
+    if build:
+        vocabulary = dict.fromkeys(USUAL) if start else USUAL | {"kind": kind}
+        said = f"Building a corpus of the texts, in {folder}; unmask corpus build has more settings."
+        _build_once(folder, said, **vocabulary, data=texts, tokenizer=start)
+    return str(folder)
+
+
+def _build_once(folder: Path, said: str, **options: Any) -> None:
     from unmask.files import alone
 
-    folder = Path("corpora") / f"embedded-{kind}"
-    if not build:
-        return str(folder)
     with alone(folder):
         if not (folder / "manifest.json").is_file():
-            text = "the documentation installed with Python"
-            print(f"Building a corpus from {text}, in {folder}; yours goes with --corpus.")
-            usual = USUAL | {"kind": kind, "data": [], "out": str(folder), "tokenizer": None, "heldout": HELDOUT}
-            _build(argparse.Namespace(**usual))
-    return str(folder)
+            print(said)
+            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT))
 
 
 def _next_run(options: argparse.Namespace, built: Corpus) -> str:

@@ -74,7 +74,7 @@ def _add_pretrain(verbs: Any) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="folders of pictures or recordings; for word2vec, files of texts or sequences",
+        help="texts, pictures, recordings or records; texts become a corpus beside --out",
     )
     model = sub.group("the model")
     model.add_argument(
@@ -189,12 +189,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             config.resumed, lambda: recipes.timed(config, file.facts["config"]), batch_size="rows.batch"
         )
         facts = file.facts
+    texts: list[str] = []
     if options.data and not config.objective.plain:
-        texts, name = " ".join(options.data), Path(options.data[0]).stem or "mine"
-        raise UnmaskError(
-            f"--data is for word2vec, pictures and recordings. Build a corpus of texts first, and give it as --corpus: "
-            f"unmask corpus build --data {texts} --out corpora/{name}"
-        )
+        texts, options.data = options.data, []
     options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
     config = recipes.overridden(config, overrides, resumed=options.resume)
     if options.fields:
@@ -206,8 +203,8 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         facts = {"recipe": options.recipe, "model": type(config.model).__name__}
         print_config("pretrain", config, **facts, **({"corpora": options.corpus} if options.corpus else {}))
         return
-    if not options.corpus and (start or not options.recipe):
-        raise UnmaskError("Give --corpus FOLDER (make one with: unmask corpus build --data ... --out FOLDER).")
+    if not (options.corpus or texts) and (start or not options.recipe):
+        raise UnmaskError("Give --corpus FOLDER, of unmask corpus build, or the texts themselves: --data PATH.")
     if not options.out and (start or not options.recipe):
         raise UnmaskError("Give a folder for the run: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
@@ -216,9 +213,12 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
 
     distributed.init(config.training.device)
-    if not options.corpus:
-        options.corpus = [data.without_any(config, build=distributed.is_main())]
-        distributed.barrier()
+    build = distributed.is_main()
+    if texts:
+        options.corpus.append(data.texts_corpus(texts, options.out, config.model.token_kind, config.start, build=build))
+    elif not options.corpus:
+        options.corpus = [data.without_any(config, build=build)]
+    distributed.barrier()
     run = Pretrain(
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )

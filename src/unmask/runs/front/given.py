@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from unmask.data.files.tables import HUB
 from unmask.errors import UnmaskError
 from unmask.files import atomic
 
@@ -41,6 +42,22 @@ def paths_in(data: object) -> list[Path] | None:
     if any(exist) and not all(exist):
         raise UnmaskError(f"There is no file {data[exist.index(False)]}.")
     return [Path(one) for one in data] if all(exist) else None
+
+
+def corpus_place(out: Path | str, sources: Iterable[Paths], *settings: Any) -> Path:
+    """The folder beside a run for the corpus of some files: another one after any change of a file or a setting.
+
+    Raises UnmaskError if there is no such file or folder.
+    """
+    found: list[Any] = [str(setting) for setting in settings]
+    for source in sources:
+        path = Path(source)
+        if not path.exists() and not str(source).startswith(HUB):
+            raise UnmaskError(f"There is no file or folder {path}.")
+        files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        facts = [(str(one), one.stat().st_size, one.stat().st_mtime_ns) for one in files if one.is_file()]
+        found.append((str(source), facts))
+    return beside(out) / f"corpus-{hashlib.sha256(json.dumps(found).encode()).hexdigest()[:8]}"
 
 
 def file_of(data: Rows, folder: Path, name: str, columns: tuple[str, ...] | None = None) -> Path:

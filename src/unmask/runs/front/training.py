@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import inspect
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +20,7 @@ from unmask.runs import recipes, supervised_recipes
 from unmask.runs.finetuning import FineTuning, cross_validate
 from unmask.runs.finetuning import run as finetuning
 from unmask.runs.finetuning.report import render_result
-from unmask.runs.front.given import PAIR, TEXT, Paths, Rows, beside, file_of, is_path, paths_in
+from unmask.runs.front.given import PAIR, TEXT, Paths, Rows, beside, corpus_place, file_of, is_path, paths_in
 from unmask.runs.front.results import Trained
 from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.report import run_facts, write_report
@@ -335,8 +333,7 @@ def _corpora(
             raise unknown("option of a corpus:", name, [*known, *names])
     place = beside(folder)
     files = found or [file_of(data if not is_path(data) else [data], place, "texts", TEXT)]
-    asked = json.dumps([*map(str, files), dict(how), config.model.token_kind, config.start], default=str)
-    built = place / f"corpus-{hashlib.sha256(asked.encode()).hexdigest()[:8]}"
+    built = corpus_place(folder, files, dict(how), config.model.token_kind, config.start)
     if not built.is_dir():
         display.note(f"Building a corpus of the texts in {built}.")
         tokenizer = None if config.start is None else Tokenizer.load(config.start)
