@@ -293,7 +293,9 @@ def trace(folder: Path) -> dict[str, Any]:
             found[name] = [untimed(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
         elif path.name == "state.json":
             found[name] = untimed(json.loads(path.read_text(encoding="utf-8")))
-        elif path.name not in ("report.html", ".lock") and not ("checkpoints" in name and path.name == "manifest.json"):
+        elif path.name not in ("report.html", "README.md", ".lock") and not (
+            "checkpoints" in name and path.name == "manifest.json"
+        ):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

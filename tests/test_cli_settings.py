@@ -77,8 +77,28 @@ def test_a_short_file_has_options_and_any_name_of_a_field(folder, capsys):
 
 
 @pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ('recipe = "transformer-tiny"\nsteps = 100\nmax_length = 64', "transformer-tiny --steps 100 --max-length 64"),
+        ('recipe = "transformer-tiny"\npairs = "a.tsv"\nlr = 1e-3', "transformer-tiny --pairs a.tsv --lr 1e-3"),
+        ('recipe = "bilstm-classifier"\nepochs = 5', "bilstm-classifier --epochs 5"),
+        ('recipe = "vit-tiny"\nminutes = 3', "vit-tiny --minutes 3"),
+    ],
+)
+def test_a_short_file_means_what_the_same_options_mean(content, options, folder, capsys):
+    (folder / "run.toml").write_text(content)
+    assert printed(capsys, "train", "--config", "run.toml") == printed(capsys, "train", *options.split())
+
+
+@pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
+        ("x.toml", "out = 5", "x.toml: out must be text, not a number."),
+        ("x.toml", "corpus = [1]", "x.toml: corpus must be a list of texts, not a list."),
+        ("x.toml", "resume = 3", "x.toml: resume must be true or false, not a number."),
+        ("x.toml", 'run = "a"', "x.toml: There is no field 'run'"),
+        ("x.yaml", "5: 3", "x.yaml: a name must be text, not 5."),
+        ("x.yaml", "a: " + "[" * 5000, "x.yaml is not valid YAML: "),
         (
             "x.toml",
             "[training]\nstepz = 3",

@@ -43,6 +43,7 @@ def settings(model, folder, **more):
     return FineTuning().override({**base, "allow_overlap": "yes", **more})
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_a_wider_teacher_and_its_folder_is_plain(tokenizer, tmp_path):
     table(tmp_path / "train.tsv", 160, 0)
     table(tmp_path / "dev.tsv", 60, 1)

@@ -336,6 +336,7 @@ def as_onnx(model, path, **settings):
     return OnnxModel(graph, path)
 
 
+@pytest.mark.slow
 def test_choices_are_answered_alike(tokenizer, tmp_path):
     model = build(as_heads({"choice": 1}), LOCAL, std=0.5)
     rows = [Choices(text=text, choices=tuple(texts(3, seed=i))) for i, text in enumerate(texts(4))]

@@ -323,6 +323,7 @@ class Killed(BaseException):
     """The death of a process: nothing is saved."""
 
 
+@pytest.mark.slow
 def test_a_run_that_dies_continues_bit_for_bit(pictures, tmp_path):
     made = config(pictures, epochs=3, evaluations=2)
 

@@ -102,6 +102,7 @@ def test_a_classifier_is_scored_again_predicts_and_opens_in_transformers(tuned, 
     assert ours[0]["probability"] == pytest.approx(float(logits[0].softmax(-1).max()), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_folder_of_transformers_is_fine_tuned(pictures, tmp_path):
     transformers = pytest.importorskip("transformers")
     config = transformers.DeiTConfig(
@@ -191,6 +192,7 @@ def test_a_run_that_is_resumed_ends_with_the_same_weights(recipe, pictures, tmp_
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_a_masked_autoencoder_is_learned_and_fine_tuned(pictures, tmp_path):
     folder = pictures / "train"
     run = Pretrain(mae(), [folder], tmp_path / "run", recipe="mae-tiny")
@@ -221,6 +223,7 @@ def test_the_loss_trace_is_the_golden_one(recipe, term, pictures, tmp_path):
     assert trace == pytest.approx(json.loads(golden.read_text()), abs=2e-4)
 
 
+@pytest.mark.slow
 def test_the_share_of_a_run_is_that_of_its_folder(pictures, tmp_path):
     """Also where the run starts from a folder that was trained with another share, and where it is resumed."""
     run = Pretrain(mae(rate=0.5, steps=2, size=16), [pictures / "train"], tmp_path / "half")

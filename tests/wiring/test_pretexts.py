@@ -187,6 +187,7 @@ def test_the_views_of_cmc_are_the_lightness_and_the_colours_of_one_crop():
         objective.loss(model, one.rows(1, 4))
 
 
+@pytest.mark.slow
 def test_cmc_matches_lightness_and_colours(pictures, tmp_path):
     found = Pretrain(config("cmc-tiny", steps=120), [pictures / "train"], tmp_path).run()
     trace = [row["loss/lab"] for row in read_metrics(tmp_path / "metrics.jsonl", "train")]
@@ -273,6 +274,7 @@ def test_colourisation_reads_the_lightness_alone():
     assert float(two.targets["colours"].values.abs().max()) < 1e-3
 
 
+@pytest.mark.slow
 def test_colours_are_predicted_from_the_shapes_of_digits(pictures, tmp_path):
     run = Pretrain(config("colour-tiny", steps=120, lr=1e-2), [pictures / "train"], tmp_path)
     found = run.run().heldout
@@ -316,7 +318,7 @@ def test_the_loss_of_super_resolution_is_that_of_the_pixels():
     assert found == pytest.approx({"resolution/psnr": 20, "resolution/bicubic_psnr": 100})
 
 
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("channels", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_pictures_are_restored_better_than_by_bicubic_enlargement(channels, pictures, tmp_path):
     given = config("super-resolution-tiny", steps=100, lr=1e-2, channels=channels)
     run = Pretrain(given, [pictures / "train"], tmp_path)

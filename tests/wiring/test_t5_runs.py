@@ -193,7 +193,7 @@ def test_other_corpora_and_other_models_do_not_go_on(trained: Pretrain, corpora:
         config().starting_from(tmp_path / "transformer")
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("fast", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_published_folder_goes_on_with_a_corpus_of_its_sentencepiece_vocabulary(tmp_path: Path, fast: bool) -> None:
     """As T5 is published: spiece.model, and beside it often the same as a tokenizer.json."""
     folder = tmp_path / "published"
@@ -355,6 +355,7 @@ def quick(tuned: Path, **more: object) -> FineTuning:
     return run.override({**short, **more})
 
 
+@pytest.mark.slow
 def test_each_seed_is_run_and_the_best_is_kept(tuned: Path, tmp_path: Path) -> None:
     result = finetune(quick(tuned), tmp_path / "run")
     assert [row["seed"] for row in result.seeds] == [0, 1]
@@ -368,6 +369,7 @@ def test_each_seed_is_run_and_the_best_is_kept(tuned: Path, tmp_path: Path) -> N
     assert {path.suffix for path in (tmp_path / "run" / "seeds" / "0").iterdir()} == {".jsonl"}
 
 
+@pytest.mark.slow
 def test_the_moments_of_a_seed_are_gone_before_the_next_one(
     tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +426,7 @@ def test_what_is_asked_of_the_optimizer_is_kept(tuned: Path, asked: dict[str, ob
     assert prepare(quick(tuned, **asked), Notes(None)).config.fit.optimizer == expected
 
 
+@pytest.mark.slow
 def test_a_run_from_before_adafactor_goes_on_with_adamw(tuned: Path, tmp_path: Path) -> None:
     whole = finetune(quick(tuned, algorithm="adamw"), tmp_path / "whole")
     out = tmp_path / "part"

@@ -322,6 +322,7 @@ def test_models_that_remember_are_not_compared_by_layer(text: Path, tmp_path: Pa
         Pretrain(student, [text], tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_t5_learns_from_a_larger_one(text: Path, tmp_path: Path) -> None:
     """Its guesses of what was cut out, by the formula; a student inherits evenly spaced layers of either side."""
     small = {"tokens": 32, "head_dim": 8, "precision": "fp32", "evaluate_every": None}

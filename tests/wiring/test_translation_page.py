@@ -10,7 +10,7 @@ from unmask.runs.translation import Translation, systems
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "translation.md"
 FLAGS = {"pairs", "dev", "out", "resume", "fields", "dry-run", "model", "file", "json", "scores", "align", "force"}
-FLAGS |= {"sample"}
+FLAGS |= {"sample", "of"}
 
 
 def test_the_page_runs_in_order(tmp_path, monkeypatch):

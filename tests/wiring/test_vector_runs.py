@@ -124,6 +124,7 @@ def test_what_is_no_vector_ends_in_one_sentence(folder: Path, capsys, line, says
     assert error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_begun_and_gone_on_from_at_the_command_line(tmp_path: Path, capsys) -> None:
     train, dev = write(tmp_path, "train", 200), write(tmp_path, "dev", 20, 1)
     small = words("--steps 4 --dim 16 --hidden 16 --tokens 128 --vocabulary.kind word --precision fp32 --device cpu")

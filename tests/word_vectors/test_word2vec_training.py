@@ -348,6 +348,7 @@ def test_the_command_goes_on(tmp_path, often, capsys):
     assert (read(tmp_path / "run").matrix == train(topics(100), often, threads=1).vectors.matrix).all()
 
 
+@pytest.mark.slow
 def test_a_recipe_alone_learns_from_the_installed_documentation(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     whole = reading.embedded.documents

@@ -1,4 +1,4 @@
-"""Verbs of finished models: evaluate, predict, and the two for GLUE, submit and glue-table."""
+"""Verbs of finished models: evaluate, predict, and the two for GLUE, glue submit and glue table."""
 
 from __future__ import annotations
 

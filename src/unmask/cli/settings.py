@@ -85,14 +85,13 @@ def settings_of(options: argparse.Namespace) -> Settings | None:
     for name, value in values.items():
         own = RENAMED.get(name, name).replace("-", "_")
         if own in vars(options).keys() - {"run"} and not isinstance(value, Mapping):
-            usual = getattr(options, own)
-            if not usual:
-                vars(options)[own] = _like(usual, value, f"{path}: {name}")
+            given = getattr(options, own)
+            vars(options)[own] = given or _like(given, value, f"{path}: {name}")
         else:
             rest[name] = value
     facts = {name: rest.pop(name) for name in FACTS if name in rest}
-    if not isinstance(facts.get("recipe", ""), str):
-        raise UnmaskError(f"{path}: recipe must be a name, not {kind_of(facts['recipe'])}.")
+    if "recipe" in facts:
+        facts["recipe"] = _like(None, facts["recipe"], f"{path}: recipe")
     if "corpora" in facts:
         facts["corpora"] = _like([], facts["corpora"], f"{path}: corpora")
     return Settings(path, facts | {"config": rest}, False)

@@ -51,7 +51,7 @@ def glue(quick: bool) -> Shown:
     """Test scores that the papers report: F1 for QQP and MRPC, Spearman's correlation for STS-B, Matthews' for CoLA,
     accuracy for the others (Devlin et al. 2019, table 1; Sun et al. 2020, table 4).
 
-    `unmask glue-table RTE=FOLDER ...` makes the row of your own models, on the dev rows.
+    `unmask glue table RTE=FOLDER ...` makes the row of your own models, on the dev rows.
     """
     means = {name: round(fmean(scores), 1) for name, scores in TEST_SCORES.items()}
     return Shown(
