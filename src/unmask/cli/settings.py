@@ -98,7 +98,7 @@ def settings_of(options: argparse.Namespace) -> Settings | None:
 
 
 def _like(usual: Any, value: Any, place: str) -> Any:
-    """A value for an option with this default: a switch, several texts, or one text or number."""
+    """A value for an option with this default: a switch, several texts, or one text."""
     if isinstance(usual, list):
         found = [value] if isinstance(value, str) else value
         if isinstance(found, list) and all(isinstance(one, str) for one in found):
