@@ -49,7 +49,7 @@ examples: .venv/tested  ## the scripts of examples/, two at a time, in a folder 
 	(cd "$$folder" && OMP_NUM_THREADS=1 xargs -P 2 -n 1 $(CURDIR)/$(BIN)/python > /dev/null)
 
 test-extras: .venv/extras/ready  ## trackers, spaCy and notebooks, with the real packages in an environment of their own
-	.venv/extras/bin/python -m pytest -m extras $(ARGS)
+	.venv/extras/bin/python -m pytest -m extras $$(grep -rl mark.extras tests) $(ARGS)
 
 site: .venv/installed .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python
 	.venv/site/bin/python -m doctest tools/site/docstrings.py
@@ -130,7 +130,7 @@ endef
 # Beside .venv, not in it: trackio needs an older pillow. What this environment lacks, Python finds in .venv.
 .venv/extras/ready: .venv/tested requirements/extras.txt
 	$(PYTHON) -m venv .venv/extras
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > \
 	"$$(.venv/extras/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
 	.venv/extras/bin/python -m pip install --quiet -r requirements/extras.txt
 	touch $@
