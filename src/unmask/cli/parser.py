@@ -314,11 +314,13 @@ def overrides(rest: Sequence[str]) -> dict[str, str]:
     Raises UnmaskError for an argument that does not begin with `--`.
     """
     fields: dict[str, str] = {}
+    name = value = ""
     items = list(rest)
     while items:
         item = items.pop(0)
         if not item.startswith("--"):
-            raise UnmaskError(f"'{item}' is not understood here; give a field as --name value.")
+            after = f" after --{name} {value}: one value belongs to it" if fields else "; give a field as --name value"
+            raise UnmaskError(f"'{item}' is not understood here{after}.")
         name, equals, value = item[2:].partition("=")
         if not equals:
             value = items.pop(0) if items and not items[0].startswith("--") else "true"

@@ -77,7 +77,10 @@ def settings_of(options: argparse.Namespace) -> Settings | None:
     if options.resume:
         raise UnmaskError("A run continues with its own settings: leave --config or --resume out.")
     path = Path(options.config)
+    path = path / "run.json" if path.is_dir() else path
     values = _read(path)
+    if "architectures" in values:
+        raise UnmaskError(f"{path} is the config of a model; the settings of its run are in run.json beside it.")
     whole = isinstance(values.get("config"), Mapping)
     if whole:
         return Settings(path, values, True)

@@ -208,6 +208,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if not options.out and (start or not options.recipe):
         raise UnmaskError("Give a folder for the run: --out FOLDER.")
     options.out = options.out or f"runs/{options.recipe}"
+    from unmask.runs import cards
     from unmask.runs.pretraining import Pretrain
     from unmask.train import distributed
     from unmask.train.display import Terminal
@@ -215,6 +216,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     distributed.init(config.training.device)
     build = distributed.is_main()
     if texts:
+        checkpoint.refuse_taken(Path(options.out), resume=options.resume)
         options.corpus.append(data.texts_corpus(texts, options.out, config.model.token_kind, config.start, build=build))
     elif not options.corpus:
         options.corpus = [data.without_any(config, build=build)]
@@ -223,7 +225,9 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config, options.corpus, options.out, recipe=options.recipe, resume=options.resume, display=Terminal()
     )
     if carried_out(run, options, "pretrain"):
-        suggest(f"finetune --model {options.out} --train FILE --out FOLDER", f"serve --model {options.out}")
+        used = cards.masked(config.objective.command, run.processor)
+        first = [f"{used[0]} --model {options.out} {used[1]}"] if used else []
+        suggest(*first, f"finetune --model {options.out} --train FILE --out FOLDER", f"serve --model {options.out}")
 
 
 def _report(options: argparse.Namespace, _: dict[str, str]) -> None:

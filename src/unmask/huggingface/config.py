@@ -167,7 +167,9 @@ def require_model(folder: Path) -> None:
         raise UnmaskError(f"{folder} holds word vectors, not a model: query them with `unmask words`.")
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
         raise UnmaskError(f"{folder} holds an unfinished run, and no model yet: continue it with --resume.")
-    raise UnmaskError(f"{folder} is not a model folder: it has no config.json.")
+    inside = [path.parent for path in sorted(folder.glob("*/config.json"))]
+    hint = f" {inside[0]} has one." if inside else ""
+    raise UnmaskError(f"{folder} is not a model folder: it has no config.json.{hint}")
 
 
 def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:

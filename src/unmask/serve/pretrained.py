@@ -152,7 +152,7 @@ class MaskedTokens(PretrainedHead):
         lines = [text]
         for number, predictions in enumerate(answer["masks"], 1):
             head = f"  {number}: " if len(answer["masks"]) > 1 else "  "
-            lines.append(head + ", ".join(f"{one['token']} {one['probability']:.3f}" for one in predictions))
+            lines.append(head + "   ".join(f"{one['token']} {one['probability']:.3f}" for one in predictions))
         filled = "\t".join(answer[name] for name in ("text", "pair") if name in answer)
         return "\n".join([*lines, f"  {filled}"])
 

@@ -37,9 +37,9 @@ def answer(vectors_ND: np.ndarray) -> dict[str, Any]:
 def render(text: str, answer: Mapping[str, Any]) -> str:
     """The similarities; or of a vector the first numbers, their count, and its norm."""
     if "similarity" in answer:
-        return f"{answer['similarity']:.3f}  {text}"
+        return f"similarity {answer['similarity']:.3f}  {text}"
     if "similarities" in answer:
-        return f"{'  '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}"
+        return f"similarities {' '.join(f'{s:.3f}' for s in answer['similarities'])}  {text}"
     vector = answer["embedding"]
     begin = " ".join(f"{x:+.4f}" for x in vector[:NUMBERS])
     more = " …" if len(vector) > NUMBERS else ""

@@ -105,6 +105,20 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
     return max(1, int((seconds - fixed) / max(each, 1e-9)))
 
 
+def crowded(evaluation: float, interval: int | float | None, minutes: float | None) -> str:
+    """A sentence if evaluations leave less than half of the time to training, else "".
+
+    evaluation  seconds of one      interval  as in `fitting_steps`
+    """
+    count = round(1 / interval) if interval is not None and 0 < interval < 1 else 0
+    if minutes is None or count * evaluation <= 0.5 * 60 * minutes:
+        return ""
+    return (
+        f"An evaluation takes {evaluation:.0f} s, and {count} are planned in {minutes:g} minutes: fewer "
+        "(--evaluate-every 0.5) or more minutes leave time to train."
+    )
+
+
 def in_steps(interval: int | float | None, total: int) -> int:
     """An interval in steps; below 1, it is a fraction of the run. None is longer than the run."""
     if interval is None or interval <= 0:

@@ -20,7 +20,7 @@ from unmask.kernels.devices import random_state, reading_waits, restore_random_s
 from unmask.kernels.processor import Precision
 from unmask.kernels.threads import short_turns
 from unmask.train import checkpoint, distributed, trackers
-from unmask.train.calibrate import Pace, calibrate, describe, fitting_steps, in_steps, phases_of
+from unmask.train.calibrate import Pace, calibrate, crowded, describe, fitting_steps, in_steps, phases_of
 from unmask.train.display import Display, Shown, on_main
 from unmask.train.engine import Data, Engine, Minimised
 from unmask.train.events import (
@@ -173,8 +173,7 @@ class Trainer:
         disk_bytes.
         """
         pace = self._pace()
-        steps = self._length(pace, 0.0, 0.0)
-        return describe(self.engine, pace, steps, self.config.keep)
+        return describe(self.engine, pace, self._length(pace, 0.0, 0.0), self.config.keep)
 
     # Before the first step
 
@@ -203,6 +202,8 @@ class Trainer:
             began = time.monotonic()
             yield from self._evaluated()
             evaluation = time.monotonic() - began
+            if note := crowded(evaluation, config.evaluate_every, None if known else config.minutes):
+                yield Noted(note)
         self.total = (
             found.state["total"] if known and found is not None else self._length(pace, evaluation, self.clock.spent())
         )
@@ -244,8 +245,8 @@ class Trainer:
 
     def _pace(self) -> Pace:
         """Measure the time and memory of a step."""
-        budget = None if self.config.minutes is None else 60 * self.config.minutes
-        return calibrate(self.engine, phases_of(self.data), self._totals, budget)
+        minutes = self.config.minutes
+        return calibrate(self.engine, phases_of(self.data), self._totals, None if minutes is None else 60 * minutes)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
         """The number of steps of the whole run, the same on every rank; `evaluation` and `spent` are in seconds."""
@@ -283,7 +284,7 @@ class Trainer:
         config = self.config
         evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
         check_every = min(config.log_every, MOST_SKIPPED) if reading_waits(self.device) else 1
-        cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # with several, the others would wait
+        cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # else the other ranks would wait
         batches = self.data.batches(self.position)
         self.clock.start()
         while self.step < self.total and self.stopped is None:
