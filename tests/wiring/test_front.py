@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -195,8 +197,39 @@ def test_strings_are_paths_only_if_they_exist(tmp_path):
     file.write_text("x")
     assert paths_in([str(file)]) == [file]
     assert paths_in(["a text", "another"]) is None
+    for text in ("a" * 300, "", ".", "two\nlines", "a\0b"):
+        assert paths_in([text, "another"]) is None
+        assert paths_in([text]) is None
     with pytest.raises(UnmaskError, match=r"There is no file .*b\.txt"):
         paths_in([str(file), str(tmp_path / "b.txt")])
+
+
+def test_a_run_is_a_path_to_its_folder(tuned):
+    assert paths_in([tuned[0]]) == paths_in(tuned[0]) == [tuned[0].folder]
+
+
+def test_equal_rows_leave_their_file_alone(tmp_path):
+    file = file_of(["a"], tmp_path, "texts")
+    os.utime(file, ns=(1, 1))
+    assert file_of(["a"], tmp_path, "texts") == file
+    assert file.stat().st_mtime_ns == 1
+    with ThreadPoolExecutor(8) as several:  # two writers never see each other's half of a file
+        files = set(several.map(lambda _: file_of(["b"] * 500, tmp_path, "texts"), range(32)))
+    assert len(files) == 1
+    assert sorted(tmp_path.iterdir()) == sorted([file, *files])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("good \udc80", 1)], r"Row 1 of train has the unpaired surrogate '\\udc80'"),
+        ({"text": ["a", "b"], "label": [1]}, "different numbers of rows: text 2, label 1"),
+    ],
+)
+def test_rows_that_no_file_holds_are_one_sentence(tmp_path, rows, said):
+    with pytest.raises(UnmaskError, match=said):
+        file_of(rows, tmp_path, "train")
+    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------ other models
