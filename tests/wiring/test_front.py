@@ -244,7 +244,12 @@ def test_a_generator_writes_what_a_continuer_writes(tmp_path):
     assert len(write(["a", "b"])) == 2
     with pytest.raises(UnmaskError, match="did you mean 'temperature'"):
         unmask.Generator(run.folder, temperatur=1)
+    assert list(write.stream("the film")) == list(write.stream(["the film"]))
     assert unmask.evaluate(run.folder, text=TEXTS[:3])["perplexity"] > 1
+    with pytest.raises(UnmaskError, match="There is no field 'strid'; did you mean 'stride'"):
+        unmask.evaluate(run.folder, text=TEXTS[:3], strid=4)
+    with pytest.raises(UnmaskError, match="are computed in fp32: leave precision='bf16' out"):
+        unmask.evaluate(run.folder, text=TEXTS[:3], precision="bf16")
 
 
 def test_an_embedder_gives_the_vectors_of_the_predictor(encoder, tmp_path):
@@ -256,5 +261,8 @@ def test_an_embedder_gives_the_vectors_of_the_predictor(encoder, tmp_path):
     expected = unmask.Predictor(run.folder, precision="fp32")(["a film"])[0]["embedding"]
     assert embed("a film") == pytest.approx(expected, abs=1e-6)
     assert embed.similarity(["a film"], ["a film", "a plot"])[0, 0] == pytest.approx(1, abs=1e-5)
+    assert embed.similarity("a film", "a film").shape == (1, 1)
+    embed.predictor.model.load_state_dict({k: v * 0 for k, v in embed.predictor.model.state_dict().items()})
+    assert embed.similarity("a film", ["a film", "a plot"]).tolist() == [[0, 0]]
     assert embed.note == ""
     assert "the means of the vectors of all tokens" in unmask.Embedder(encoder).note
