@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ def evaluate(
     """
     if sum(given is not None for given in (data, pairs, text)) != 1:
         raise UnmaskError("Give one of data (labelled rows), pairs and text.")
-    folder = model_folder(model)
+    folder = model_folder(os.fspath(model))
     if text is not None:
         return _of_text(folder, text, device, precision, fields)
     with tempfile.TemporaryDirectory(prefix="unmask-") as place:
