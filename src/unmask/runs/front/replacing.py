@@ -23,10 +23,13 @@ def replacing(folder: Path, inputs: Iterable[object], *, overwrite: bool) -> Ite
     Raises UnmaskError for a folder that holds something else, that holds one of the inputs, or that another run is
     writing.
     """
-    if not overwrite or not folder.is_dir() or not any(folder.iterdir()):
+    taken = overwrite and folder.is_dir() and any(folder.iterdir())
+    if taken:
+        _check(folder, inputs)
+    distributed.barrier()  # all processes look at the folder before the first one moves it
+    if not taken:
         yield
         return
-    _check(folder, inputs)
     aside = folder.absolute().with_name(f".{folder.absolute().name}.replaced")
     if distributed.is_main():
         marked = (folder / checkpoint.LOCK).exists()  # the file stays with an interrupted run
