@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,8 +18,12 @@ from finetune_toy import reviews
 
 import unmask
 from unmask.errors import UnmaskError
+from unmask.runs import recipes, supervised_recipes
 from unmask.runs.front.given import file_of, paths_in, records
+from unmask.runs.front.settings import changes_of, of_tasks
+from unmask.runs.translation import systems
 from unmask.serve.continuation import Continuer
+from unmask.train.checkpoint import Lock
 from unmask.train.events import Began, Evaluated, Noted, Result, Step
 
 TEXTS = [f"{text} . a film that people talk about in some kind of plot ." for text, _ in reviews(40, 3)]
@@ -122,6 +129,79 @@ def test_a_run_is_only_overwritten_if_that_is_said(tuned, encoder, tmp_path):
         unmask.finetune(encoder, out=tuned[0].folder, resume=True)
 
 
+@pytest.fixture
+def old(tuned, tmp_path):
+    """A copy of a finished run, and its files by name."""
+    folder = shutil.copytree(tuned[0].folder, tmp_path / "old")
+    yield folder
+    assert not list(tmp_path.glob(".old*"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"model": "old"}, "old is in .*old, which overwrite=True would delete"),
+        ({"test": "old/metrics.jsonl"}, "metrics.jsonl is in .*old, which overwrite=True would delete"),
+        ({"model": "missing"}, "missing"),
+        ({"train": [{"text": "a", "label": "x"}]}, "label"),
+        ({"strateg": "lora"}, "field 'strateg'"),
+        ({"teacher": "missing"}, "missing"),
+        ({"resume": True}, "has ended"),
+    ],
+)
+def test_a_mistake_leaves_the_run_that_would_be_overwritten(encoder, old, tmp_path, given, said):
+    before = contents(old)
+    given = {name: tmp_path / value if isinstance(value, str) and name != "strateg" else value
+             for name, value in given.items()}  # fmt: skip
+    how = {"model": encoder, "train": reviews(8, 1), "dev": reviews(8, 2), "out": old, "overwrite": True, **SHORT}
+    with pytest.raises(UnmaskError, match=said):
+        unmask.finetune(**how | given)
+    assert contents(old) == before
+
+
+def test_a_run_that_is_being_written_is_not_overwritten(encoder, old):
+    with Lock(old), pytest.raises(UnmaskError, match=r"Another run .* is writing to"):
+        unmask.finetune(encoder, reviews(8, 1), out=old, overwrite=True)
+    assert (old / "config.json").is_file()
+
+
+def test_a_run_is_overwritten_and_its_lock_file_is_not_left(old, encoder):
+    (old / "mine.txt").write_text("of the old run")
+    how = {**SHORT, "out": old, "overwrite": True}
+    unmask.finetune(encoder, reviews(24, 1), dev=reviews(8, 2), **how)
+    assert not (old / "mine.txt").exists()
+    assert not (old / ".lock").exists()
+
+
+def test_no_real_field_is_taken_for_a_misspelt_keyword():
+    configs = {
+        unmask.pretrain: map(recipes.find, recipes.names()),
+        unmask.finetune: of_tasks(),
+        unmask.train: [*map(systems.find, systems.names()), *map(supervised_recipes.find, supervised_recipes.names())],
+    }
+    for function, several in configs.items():
+        for config in several:
+            fields = {name.rpartition(".")[2]: 1 for name in config.places()} | dict.fromkeys(config.places(), 2)
+            assert changes_of(function, {}, fields, [config]) == fields
+    with pytest.raises(UnmaskError, match="keyword of train: 'overwrit'; did you mean 'overwrite'"):
+        unmask.train("seq2seq", overwrit=True)
+
+
+def test_a_length_replaces_that_of_the_recipe():
+    config = systems.overridden(systems.find("seq2seq"), {"max_length": 64, "max_steps": 5})
+    assert (config.texts.longest, config.training.steps, config.training.minutes) == (64, 5, None)
+    assert config.search == systems.find("seq2seq").search
+    recipe = supervised_recipes.find("vit-tiny")
+    fit = supervised_recipes.overridden(recipe, {"num_train_epochs": 2}).fit
+    assert (fit.epochs, fit.minutes) == (2, None)
+    fit = supervised_recipes.overridden(recipe.replace(fit={"epochs": 3}), {"minutes": 2}).fit
+    assert (fit.epochs, fit.minutes) == (None, 2)
+
+
 def test_texts_become_a_corpus_and_a_run_goes_on(tmp_path):
     how = {"sentences": "none", "quiet": True, "precision": "fp32", "corpus": {"vocabulary_size": 120, "heldout": 0.2}}
     out = tmp_path / "run"
@@ -130,7 +210,7 @@ def test_texts_become_a_corpus_and_a_run_goes_on(tmp_path):
     assert "mlm/correct" in run.scores
     guesses = unmask.Predictor(out)("the film was [MASK]")[0]["masks"][0]
     assert len(guesses) == 5
-    longer = unmask.pretrain(out=out, resume=True, steps=2, quiet=True)
+    longer = unmask.pretrain(out=out, resume=True, overwrite=True, steps=2, quiet=True)
     assert [row["step"] for row in longer.history if row["split"] == "heldout"] == [0, 1, 2]
     assert len(list((tmp_path / "run-data").glob("corpus-*"))) == 1
     with pytest.raises(UnmaskError, match="option of a corpus: 'vocab_size'; did you mean 'vocabulary_size'"):
@@ -195,8 +275,39 @@ def test_strings_are_paths_only_if_they_exist(tmp_path):
     file.write_text("x")
     assert paths_in([str(file)]) == [file]
     assert paths_in(["a text", "another"]) is None
+    for text in ("a" * 300, "", ".", "two\nlines", "a\0b"):
+        assert paths_in([text, "another"]) is None
+        assert paths_in([text]) is None
     with pytest.raises(UnmaskError, match=r"There is no file .*b\.txt"):
         paths_in([str(file), str(tmp_path / "b.txt")])
+
+
+def test_a_run_is_a_path_to_its_folder(tuned):
+    assert paths_in([tuned[0]]) == paths_in(tuned[0]) == [tuned[0].folder]
+
+
+def test_equal_rows_leave_their_file_alone(tmp_path):
+    file = file_of(["a"], tmp_path, "texts")
+    os.utime(file, ns=(1, 1))
+    assert file_of(["a"], tmp_path, "texts") == file
+    assert file.stat().st_mtime_ns == 1
+    with ThreadPoolExecutor(8) as several:  # two writers never see each other's half of a file
+        files = set(several.map(lambda _: file_of(["b"] * 500, tmp_path, "texts"), range(32)))
+    assert len(files) == 1
+    assert sorted(tmp_path.iterdir()) == sorted([file, *files])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("good \udc80", 1)], r"Row 1 of train has the unpaired surrogate '\\udc80'"),
+        ({"text": ["a", "b"], "label": [1]}, "different numbers of rows: text 2, label 1"),
+    ],
+)
+def test_rows_that_no_file_holds_are_one_sentence(tmp_path, rows, said):
+    with pytest.raises(UnmaskError, match=said):
+        file_of(rows, tmp_path, "train")
+    assert not list(tmp_path.iterdir())
 
 
 # ------------------------------------------------------------------------------------------------ other models
@@ -211,7 +322,12 @@ def test_a_generator_writes_what_a_continuer_writes(tmp_path):
     assert len(write(["a", "b"])) == 2
     with pytest.raises(UnmaskError, match="did you mean 'temperature'"):
         unmask.Generator(run.folder, temperatur=1)
+    assert list(write.stream("the film")) == list(write.stream(["the film"]))
     assert unmask.evaluate(run.folder, text=TEXTS[:3])["perplexity"] > 1
+    with pytest.raises(UnmaskError, match="There is no field 'strid'; did you mean 'stride'"):
+        unmask.evaluate(run.folder, text=TEXTS[:3], strid=4)
+    with pytest.raises(UnmaskError, match="are computed in fp32: leave precision='bf16' out"):
+        unmask.evaluate(run.folder, text=TEXTS[:3], precision="bf16")
 
 
 def test_an_embedder_gives_the_vectors_of_the_predictor(encoder, tmp_path):
@@ -223,5 +339,8 @@ def test_an_embedder_gives_the_vectors_of_the_predictor(encoder, tmp_path):
     expected = unmask.Predictor(run.folder, precision="fp32")(["a film"])[0]["embedding"]
     assert embed("a film") == pytest.approx(expected, abs=1e-6)
     assert embed.similarity(["a film"], ["a film", "a plot"])[0, 0] == pytest.approx(1, abs=1e-5)
+    assert embed.similarity("a film", "a film").shape == (1, 1)
+    embed.predictor.model.load_state_dict({k: v * 0 for k, v in embed.predictor.model.state_dict().items()})
+    assert embed.similarity("a film", ["a film", "a plot"]).tolist() == [[0, 0]]
     assert embed.note == ""
     assert "the means of the vectors of all tokens" in unmask.Embedder(encoder).note

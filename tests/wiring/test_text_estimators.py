@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
+import pickle
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from finetune_toy import reviews
 from sklearn.base import clone, is_classifier, is_regressor
@@ -69,6 +72,41 @@ def test_a_copy_answers_alike_and_a_clone_is_not_fitted(fitted):
     assert is_regressor(TextRegressor("a folder"))
 
 
+def test_a_pickled_estimator_holds_its_model(fitted):
+    content = pickle.dumps(fitted)
+    other = pickle.loads(content)  # noqa: S301  # written above
+    assert other.folder_ != fitted.folder_
+    assert other.run_.report.is_file()
+    place = other.folder_
+    assert (other.predict_proba(X[:3]) == fitted.predict_proba(X[:3])).all()
+    del other
+    gc.collect()
+    assert not place.exists()
+
+
+def test_only_its_own_folder_is_replaced(place, tmp_path):
+    """Labels with outer spaces are fitted here too: every fit takes a second."""
+    out, labels = tmp_path / "run", [f" {label}" for label in Y]
+    model = TextClassifier(place[0], out=out, **QUICK).fit(X, labels)
+    assert model.fit(X, labels).folder_ == out
+    assert set(model.predict(X)) <= {" bad", " good"}
+    for other in (clone(model), TextClassifier(out, out=out), TextClassifier(place[0], out=place[0])):
+        with pytest.raises(UnmaskError, match="this estimator did not write it: choose another folder for out"):
+            other.fit(X, Y)
+    assert (model.predict_proba(X[:2]) == unmask.TextClassifier.predict_proba(copy.deepcopy(model), X[:2])).all()
+    with pytest.raises(UnmaskError, match="differ in more than the spaces"):
+        clone(model).fit(X, ["a", "a ", *Y[2:]])
+
+
+def test_a_table_of_one_column_is_texts(fitted):
+    class Table(dict):  # iterates over the names of its columns, as those of pandas
+        def to_numpy(self):
+            return np.array(list(self.values()), dtype=object).T
+
+    for texts in (Table(text=X[:3]), pa.array(X[:3]), np.array(X[:3])):
+        assert (fitted.predict_proba(texts) == fitted.predict_proba(X[:3])).all()
+
+
 def test_a_grid_search_fits_a_pipeline(place):
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     pipeline = make_pipeline(lower, TextClassifier(place[0], **QUICK))
@@ -90,6 +128,8 @@ def test_numbers_of_pairs_are_predicted(place):
 def test_other_inputs_are_refused(fitted, place):
     with pytest.raises(UnmaskError, match="Input 2 must be a text, or a pair of texts, not 3"):
         fitted.predict(["a", 3])
+    with pytest.raises(UnmaskError, match="X must be a list of texts, not one text"):
+        fitted.predict("a text")
     with pytest.raises(UnmaskError, match="40 texts but 1 labels"):
         clone(fitted).fit(X, ["a"])
     with pytest.raises(UnmaskError, match="All texts have one label, 'a'"):

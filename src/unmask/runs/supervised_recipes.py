@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from unmask.models.cct import SIZES as CCT_SIZES
@@ -33,7 +33,7 @@ from unmask.runs.finetuning.config import FineTuning, Fit
 from unmask.tasks.classification import ClassificationOptions
 from unmask.tasks.image_classification import PictureOptions
 from unmask.tasks.picture_training import Augmenting
-from unmask.tasks.registry import task_with
+from unmask.tasks.registry import task_of_page, task_with
 from unmask.tasks.rows import TaskOptions
 from unmask.tasks.signal_classification import SignalOptions
 from unmask.tasks.speech_classification import SpeechOptions
@@ -41,6 +41,7 @@ from unmask.tasks.speech_recognition import RecognitionOptions
 from unmask.tasks.tagging import TaggingOptions
 from unmask.train.optim import Optimizer, Schedule
 
+OTHERS = {"batch": "fit.batch_size"}  # names of pre-training -> fields of labelled rows
 MINUTES = 30.0  # of a run whose length is not given
 
 
@@ -221,3 +222,17 @@ def find(name: str) -> FineTuning:
     """The config of a recipe by its name. Raises UnmaskError, which names the nearest, if it does not exist."""
     found: FineTuning = catalogue.find(_recipes(), name, "recipe")
     return found
+
+
+def overridden(config: FineTuning, changes: Mapping[str, Any]) -> FineTuning:
+    """The config of a new model with given fields; epochs replace the minutes of the recipe, and minutes its epochs.
+    The task is the one of this name for what the model reads. Raises UnmaskError for a field that does not exist."""
+    rest = dict(changes)
+    if "task" in rest and config.page is not None:
+        config = config.replace(task=task_of_page(str(rest.pop("task")), config.page))
+    names = {name.rpartition(".")[2] for name in config.renamed(rest, OTHERS)}
+    if names & {"epochs", "least_steps"}:
+        config = config.replace(fit={"minutes": None})
+    elif "minutes" in names:
+        config = config.replace(fit={"epochs": None, "least_steps": None})
+    return config.override(rest, **OTHERS)

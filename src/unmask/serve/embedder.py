@@ -52,10 +52,17 @@ class Embedder:
         found = list(vectors(self.predictor, texts))
         return np.concatenate(found) if found else np.zeros((0, self.width), dtype=np.float32)
 
-    def similarity(self, first: Iterable[str], second: Iterable[str]) -> np.ndarray:
-        """[N, M] cosines of the vectors of N texts with those of M texts."""
-        one, other = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (self(list(first)), self(list(second))))
-        return one @ other.T
+    def similarity(self, first: str | Iterable[str], second: str | Iterable[str]) -> np.ndarray:
+        """[N, M] cosines of the vectors of N texts with those of M texts; one string is one text. A vector of zeros has
+        the cosine 0 with every other."""
+        one, other = (self([texts] if isinstance(texts, str) else texts) for texts in (first, second))
+        return _unit(one) @ _unit(other).T
 
     def __repr__(self) -> str:
         return f"<Embedder of {self.name}: vectors of {self.width} numbers>"
+
+
+def _unit(x_ND: np.ndarray) -> np.ndarray:
+    """The vectors at length 1; zeros stay."""
+    lengths = np.linalg.norm(x_ND, axis=1, keepdims=True)
+    return x_ND / np.where(lengths > 0, lengths, 1)

@@ -49,9 +49,9 @@ class Generator:
             return self.continuer([beginnings])[0][0].text
         return [found[0].text for found in self.continuer(list(beginnings))]
 
-    def stream(self, beginnings: Iterable[str]) -> Iterator[list[Continuation]]:
-        """For each beginning, all its samples or hypotheses with their probabilities."""
-        return self.continuer.stream(list(beginnings))
+    def stream(self, beginnings: str | Iterable[str]) -> Iterator[list[Continuation]]:
+        """For each beginning, or the only one, all its samples or hypotheses with their probabilities."""
+        return self.continuer.stream([beginnings] if isinstance(beginnings, str) else list(beginnings))
 
     def __repr__(self) -> str:
         kind = "search" if isinstance(self.how, Search) else "sampling"

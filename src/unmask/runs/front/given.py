@@ -6,15 +6,18 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 from unmask.data.files.tables import HUB
 from unmask.errors import UnmaskError
-from unmask.files import atomic
+from unmask.files import writing
+from unmask.train import distributed
 
-Paths = str | Path
+T = TypeVar("T")
+Paths = str | os.PathLike[str]
 Rows = Paths | Iterable[Mapping[str, Any]] | Iterable[tuple[Any, ...]] | Mapping[str, Iterable[Any]] | Any
 """A file, or rows: dictionaries, tuples, columns by name, or a table of pandas, Arrow, polars or `datasets`."""
 
@@ -27,18 +30,28 @@ def beside(out: Path | str) -> Path:
     return Path(out).with_name(f"{Path(out).name}-data")
 
 
-def is_path(data: object) -> bool:
+def is_path(data: object) -> TypeGuard[Paths]:
     """Whether data are the path of a file or folder, or a name such as `hub:owner/name`."""
     return isinstance(data, str | os.PathLike)
+
+
+def exists(data: object) -> bool:
+    """Whether data are the path of a file or folder that exists."""
+    if not is_path(data) or os.fspath(data) in ("", ".") or "\n" in os.fspath(data):
+        return False
+    try:
+        return Path(data).exists()
+    except (OSError, ValueError):  # too long for a file name, or a character that no name has
+        return False
 
 
 def paths_in(data: object) -> list[Path] | None:
     """The paths, if data are one or several: of several strings, each must exist. None for other data."""
     if is_path(data):
-        return [Path(str(data))]
+        return [Path(data)]
     if not isinstance(data, list | tuple) or not data or not all(map(is_path, data)):
         return None
-    exist = [len(str(one)) < 1_000 and "\n" not in str(one) and Path(one).exists() for one in data]
+    exist = [exists(one) for one in data]
     if any(exist) and not all(exist):
         raise UnmaskError(f"There is no file {data[exist.index(False)]}.")
     return [Path(one) for one in data] if all(exist) else None
@@ -67,23 +80,36 @@ def file_of(data: Rows, folder: Path, name: str, columns: tuple[str, ...] | None
     columns  of rows without names; None: those of labelled rows
 
     Raises UnmaskError if there are no rows, for a row that is neither a dictionary nor a tuple, and for a value that
-    JSON cannot hold.
+    JSON cannot hold, or text that UTF-8 cannot.
     """
     if is_path(data):
-        return Path(str(data))
+        return Path(data)
     digest, count = hashlib.sha256(), 0
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic(folder / f"{name}.jsonl") as temporary:
-        with temporary.open("w", encoding="utf-8") as file:
-            for count, row in enumerate(records(data, columns), 1):
-                line = json.dumps(_plain(row, f"Row {count} of {name}"), ensure_ascii=False) + "\n"
-                digest.update(line.encode("utf-8", "surrogatepass"))
-                file.write(line)
-        if not count:
-            raise UnmaskError(f"There are no rows in {name}.")
-    target = folder / f"{name}-{digest.hexdigest()[:8]}.jsonl"
-    (folder / f"{name}.jsonl").replace(target)
+    with writing(folder / name):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as place:
+            whole = Path(place) / name
+            with whole.open("wb") as file:
+                for count, row in enumerate(records(data, columns), 1):
+                    line = _line(row, f"Row {count} of {name}")
+                    digest.update(line)
+                    file.write(line)
+            if not count:
+                raise UnmaskError(f"There are no rows in {name}.")
+            target = folder / f"{name}-{digest.hexdigest()[:8]}.jsonl"
+            if not target.exists():  # an equal file keeps its time, and so its corpus
+                whole.replace(target)
     return target
+
+
+def main_first(write: Callable[[], T]) -> T:
+    """What `write` returns, on every process; the main process calls it first, and the others find its files."""
+    if not distributed.is_main():
+        distributed.barrier()
+    found = write()
+    if distributed.is_main():
+        distributed.barrier()
+    return found
 
 
 def records(data: Any, columns: tuple[str, ...] | None = None) -> Iterator[dict[str, Any]]:
@@ -96,8 +122,12 @@ def records(data: Any, columns: tuple[str, ...] | None = None) -> Iterator[dict[
         yield from data.to_dict(orient="records")
         return
     if isinstance(data, Mapping):
-        for values in zip(*data.values(), strict=True):
-            yield dict(zip(data, values, strict=True))
+        by_name = {name: list(values) for name, values in data.items()}
+        if len(set(map(len, by_name.values()))) > 1:
+            lengths = ", ".join(f"{name} {len(values):,}" for name, values in by_name.items())
+            raise UnmaskError(f"The columns have different numbers of rows: {lengths}.")
+        for values in zip(*by_name.values(), strict=True):
+            yield dict(zip(by_name, values, strict=True))
         return
     if not isinstance(data, Iterable):
         raise UnmaskError(f"Data must be a path or rows, not a value of the type {type(data).__name__}.")
@@ -118,6 +148,15 @@ def _named(row: Any, number: int, columns: tuple[str, ...] | None) -> dict[str, 
     return dict(zip(names, values, strict=True))
 
 
+def _line(row: Mapping[str, Any], where: str) -> bytes:
+    """A row as a line of JSON. Raises UnmaskError for text that UTF-8 cannot hold."""
+    try:
+        return (json.dumps(_plain(row, where), ensure_ascii=False) + "\n").encode()
+    except UnicodeEncodeError as error:
+        found = error.object[error.start]
+        raise UnmaskError(f"{where} has the unpaired surrogate {found!a}, which is no character: remove it.") from None
+
+
 def _plain(value: Any, where: str) -> Any:
     """A value that JSON can hold: numbers and arrays of NumPy are converted, and NaN becomes null."""
     if isinstance(value, Mapping):
@@ -131,5 +170,5 @@ def _plain(value: Any, where: str) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if is_path(value):
-        return str(value)
+        return os.fspath(value)
     raise UnmaskError(f"{where} has a value of the type {type(value).__name__}, which a file of rows cannot hold.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from unmask import huggingface
 from unmask.data.text import reading
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.hub import model_folder
 from unmask.kernels.devices import placed
 from unmask.kernels.processor import Precision
@@ -21,6 +22,8 @@ from unmask.runs.front.results import Scored
 from unmask.runs.translation import evaluate_pairs, render_scores
 from unmask.serve.likelihood import Scorer
 from unmask.serve.translator import Translator
+
+WINDOWS = ("window", "stride")  # fields of the perplexity of text
 
 
 def evaluate(
@@ -50,9 +53,9 @@ def evaluate(
     """
     if sum(given is not None for given in (data, pairs, text)) != 1:
         raise UnmaskError("Give one of data (labelled rows), pairs and text.")
-    folder = model_folder(model)
+    folder = model_folder(os.fspath(model))
     if text is not None:
-        return _of_text(folder, text, device, fields)
+        return _of_text(folder, text, device, precision, fields)
     with tempfile.TemporaryDirectory(prefix="unmask-") as place:
         if pairs is not None:
             files = paths_in(pairs) or [file_of(pairs, Path(place), "pairs", PAIR)]
@@ -74,7 +77,11 @@ def evaluate(
     return Scored(found["metrics"], found, evaluation.render_evaluation(found), found["baseline"])
 
 
-def _of_text(folder: Path, text: Any, device: str, fields: dict[str, Any]) -> Scored:
+def _of_text(folder: Path, text: Any, device: str, precision: Precision, fields: dict[str, Any]) -> Scored:
+    if precision in ("bf16", "fp16"):
+        raise UnmaskError(f"Log-probabilities are computed in fp32: leave precision={precision!r} out.")
+    for name in fields.keys() - set(WINDOWS):
+        raise unknown("field", name, WINDOWS)
     loaded = huggingface.load(folder, huggingface.SINGLE_STACK)
     placed(loaded.model, device)
     paths = paths_in(text)

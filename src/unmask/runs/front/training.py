@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +18,32 @@ from unmask.runs import recipes, supervised_recipes
 from unmask.runs.finetuning import FineTuning, cross_validate
 from unmask.runs.finetuning import run as finetuning
 from unmask.runs.finetuning.report import render_result
-from unmask.runs.front.given import PAIR, TEXT, Paths, Rows, beside, corpus_place, file_of, is_path, paths_in
+from unmask.runs.front.given import (
+    PAIR,
+    TEXT,
+    Paths,
+    Rows,
+    beside,
+    corpus_place,
+    file_of,
+    is_path,
+    main_first,
+    paths_in,
+)
+from unmask.runs.front.replacing import replacing
 from unmask.runs.front.results import Trained
+from unmask.runs.front.settings import changes_of, of_tasks
 from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.report import run_facts, write_report
 from unmask.runs.run import Run
-from unmask.runs.translation import TrainTranslation, origin, systems
-from unmask.runs.translation.config import Translation
-from unmask.tasks.registry import task_of_page
+from unmask.runs.supervised_recipes import OTHERS
+from unmask.runs.translation import TrainTranslation, systems
 from unmask.train import checkpoint, distributed
 from unmask.train.display import Audience, Display
 from unmask.train.events import Listener
 from unmask.train.notebook import usual
-from unmask.train.optim import check_rate
 
 Settings = dict[str, Any]
-NAMES = {"learning_rate": "lr"}
-OTHERS = {"batch": "fit.batch_size"}  # names of pre-training -> fields of fine-tuning
-LENGTH = {"epochs", "least_steps", "fit.epochs", "fit.least_steps"}  # in place of the minutes of a recipe
-TUNED = "tuned"  # recipe of a translation run that starts from a folder
 
 
 def pretrain(
@@ -79,7 +84,7 @@ def pretrain(
     listeners  functions that receive every event of the run (`unmask.train.events`)
     quiet      show no progress
     resume     continue the interrupted run in `out`
-    overwrite  delete the run that `out` holds
+    overwrite  replace the run that `out` holds, unless `resume` continues it; the old one is deleted at the end
     fields     any field that `unmask pretrain RECIPE --fields` lists; a dotted name has `__` for the dot, or is a key
                of **{"rows.first": 32}
 
@@ -87,22 +92,26 @@ def pretrain(
     """
     given: Settings = {"steps": steps, "minutes": minutes, "learning_rate": learning_rate, "batch_size": batch_size}
     given |= {"seed": seed, "device": device, "precision": precision, "track": track}
-    changes = _changes(pretrain, given, fields)
     folder = Path(out or f"runs/{recipe}")
     if out is None and recipe is None:
         raise UnmaskError("Give a recipe, or a folder for the run: out='runs/mine'.")
     facts = run_facts(folder) if resume else {}
-    origin_folder = None if start is None else str(model_folder(start))
-    _make_room(folder, overwrite)
-    checkpoint.refuse_taken(folder, resume=resume)
+    if resume or not overwrite:
+        checkpoint.refuse_taken(folder, resume=resume)
+    origin_folder = None if start is None else str(model_folder(os.fspath(start)))
     name, config = recipes.choose(recipe, origin_folder, facts)
+    changes = changes_of(pretrain, given, fields, [config])
     config = recipes.overridden(config, changes, resumed=resume)
-    audience = Audience(None if quiet else usual(), listeners)
     empty = isinstance(data, Sequence) and not len(data)
     if empty and not facts.get("corpora"):
         raise UnmaskError("Give data to pre-train on: texts, files of text, or the folder of a corpus.")
-    folders = facts["corpora"] if empty else _corpora(data, folder, config, corpus or {}, audience)
-    return _carried_out(Pretrain(config, folders, folder, recipe=name, resume=resume, display=audience))
+    distributed.init(config.training.device)
+    audience = Audience(None if quiet else usual(), listeners)
+    with replacing(folder, (start, data, *changes.values()), overwrite=overwrite and not resume):
+        folders = (
+            facts["corpora"] if empty else main_first(lambda: _corpora(data, folder, config, corpus or {}, audience))
+        )
+        return _carried_out(Pretrain(config, folders, folder, recipe=name, resume=resume, display=audience))
 
 
 def finetune(
@@ -149,16 +158,20 @@ def finetune(
     """
     given: Settings = {"task": task, "epochs": epochs, "minutes": minutes, "learning_rate": learning_rate, "seed": seed}
     given |= {"batch_size": batch_size, "seeds": seeds, "device": device, "precision": precision, "track": track}
-    changes = _changes(finetune, given, fields)
+    changes = changes_of(finetune, given, fields, of_tasks())
     folder = Path(out)
-    _make_room(folder, overwrite and not resume)
     if resume:
         config = _begun(folder, changes)
     else:
-        finetuning.refuse_taken(folder)
-        changes["model"] = model_folder(model)
-        config = FineTuning().override(changes | _split_files(folder, train, dev, test), **OTHERS)
-    return _labelled(config, folder, finetuning.RECIPE, Audience(None if quiet else usual(), listeners), resume=resume)
+        if not overwrite:
+            finetuning.refuse_taken(folder)
+        changes["model"] = model_folder(os.fspath(model))
+        distributed.init(changes.get("device", "auto"))
+        files = main_first(lambda: _split_files(folder, train, dev, test))
+        config = FineTuning().override(changes | files, **OTHERS)
+    audience = Audience(None if quiet else usual(), listeners)
+    with replacing(folder, (train, dev, test, *changes.values()), overwrite=overwrite and not resume):
+        return _labelled(config, folder, finetuning.RECIPE, audience, resume=resume)
 
 
 def train(
@@ -209,49 +222,42 @@ def train(
         "learning_rate": learning_rate,
         "seed": seed,
     }
-    changes = _changes(train, given | {"device": device, "precision": precision, "track": track}, fields)
+    given |= {"device": device, "precision": precision, "track": track}
     if system is None and start is None and not resume:
         raise UnmaskError(f"Give a system: {', '.join([*systems.names(), *supervised_recipes.names()])}.")
     if out is None and system is None:
         raise UnmaskError("Give a folder for the run: out='runs/mine'.")
     folder = Path(out or f"runs/{system}")
     facts = run_facts(folder) if resume else {}
-    _make_room(folder, overwrite and not resume)
+    name = system or facts.get("recipe") or systems.TUNED
+    supervised = name in supervised_recipes.names()
+    if not overwrite and not resume:
+        (finetuning if supervised else checkpoint).refuse_taken(folder)
+    distributed.init(device or "auto")
     audience = Audience(None if quiet else usual(), listeners)
-    name = system or facts.get("recipe") or TUNED
-    if name in supervised_recipes.names():
+    replaced = overwrite and not resume
+    if supervised:
         if pairs is not None or start is not None:
             raise UnmaskError(f"Pairs and a start are for translation systems, and {name} has new weights.")
-        config = _begun(folder, changes) if resume else _from_scratch(name, folder, changes, data, dev, test)
-        return _labelled(config, folder, name, audience, resume=resume)
+        changes = changes_of(train, given, fields, [supervised_recipes.find(name), *of_tasks()])
+        labelled = _begun(folder, changes) if resume else _from_scratch(name, folder, changes, data, dev, test)
+        with replacing(folder, (data, dev, test, *changes.values()), overwrite=replaced):
+            return _labelled(labelled, folder, name, audience, resume=resume)
     if data is not None or test is not None:
         raise UnmaskError("data and test are for labelled rows; a translation system takes pairs.")
-    checkpoint.refuse_taken(folder, resume=resume)
-    run = _translation(name, start, facts, folder, {"train": pairs, "dev": dev}, changes)
-    return _carried_out(TrainTranslation(run, folder, recipe=name, resume=resume, display=audience))
+    if resume:
+        checkpoint.refuse_taken(folder, resume=True)
+    config = systems.choose(name, None if start is None else str(model_folder(os.fspath(start))), facts, folder)
+    changes = changes_of(train, given, fields, [config])
+    if not facts and pairs is None and start is None:
+        config = systems.dates(config)
+    texts = main_first(lambda: _pair_files(folder, train=pairs, dev=dev))
+    config = systems.overridden(config.replace(texts=texts), changes, resumed=bool(facts))
+    with replacing(folder, (start, pairs, dev, *changes.values()), overwrite=replaced):
+        return _carried_out(TrainTranslation(config, folder, recipe=name, resume=resume, display=audience))
 
 
 # ------------------------------------------------------------------------------------------------ settings
-
-
-def _changes(function: Callable[..., Any], given: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The given settings by the names of fields. Raises UnmaskError for a misspelt keyword of the function."""
-    own = [name for name, one in inspect.signature(function).parameters.items() if one.kind is not one.VAR_KEYWORD]
-    found = {NAMES.get(name, name): value for name, value in given.items() if value is not None}
-    for name, value in fields.items():
-        if difflib.get_close_matches(name, own, n=1, cutoff=0.8):
-            raise unknown(f"keyword of {function.__name__}:", name, own)
-        found[name.replace("__", ".")] = value
-    return found
-
-
-def _make_room(folder: Path, overwrite: bool) -> None:
-    """Delete the run in a folder if that is asked for. Raises UnmaskError for a folder that holds something else."""
-    if not overwrite or not folder.is_dir() or not any(folder.iterdir()):
-        return
-    if not (folder / checkpoint.RUN).is_file():
-        raise UnmaskError(f"{folder} holds no run, so it is not deleted; choose another folder.")
-    shutil.rmtree(folder)
 
 
 def _begun(folder: Path, changes: Mapping[str, Any]) -> FineTuning:
@@ -266,40 +272,10 @@ def _from_scratch(
     name: str, folder: Path, changes: dict[str, Any], data: Rows | None, dev: Rows | None, test: Rows | None
 ) -> FineTuning:
     """The settings of a new model on labelled rows."""
-    config = supervised_recipes.find(name)
     if data is None:
         raise UnmaskError(f"Give labelled rows for {name}: data=ROWS.")
-    assert config.page is not None
-    if "task" in changes:
-        config = config.replace(task=task_of_page(changes.pop("task"), config.page))
-    if LENGTH & set(changes):
-        config = config.replace(fit={"minutes": None})
-    return config.override(changes | _split_files(folder, data, dev, test), **OTHERS)
-
-
-def _translation(
-    name: str, start: Paths | None, facts: Mapping[str, Any], folder: Path, pairs: Mapping[str, Any], changes: Any
-) -> Translation:
-    """The settings of a translation run, as the command line finds them."""
-    begins = facts["config"].get("start") if facts else start and str(model_folder(start))
-    if facts and begins:
-        newest = checkpoint.latest(folder / "checkpoints")
-        begins = str(newest.folder) if newest else begins
-    if begins:
-        config = systems.tuned(begins) if name == TUNED else origin.starting_from(systems.find(name), begins)
-    else:
-        config = systems.find(name)
-    if facts:
-        config = config.replace(**facts["config"])
-    elif pairs["train"] is None and not begins:
-        config = systems.dates(config)
-    texts = {split: _pair_files(of, folder, split) for split, of in pairs.items() if of is not None}
-    if {"steps", "minutes", "training.steps", "training.minutes"} & set(changes):
-        config = config.override({"training.steps": None, "training.minutes": None})
-    before, config = config.training.optimizer, config.replace(texts=texts).override(changes)
-    if not facts:
-        check_rate(before, config.training.optimizer, changes)
-    return config
+    files = main_first(lambda: _split_files(folder, data, dev, test))
+    return supervised_recipes.overridden(supervised_recipes.find(name), changes | files)
 
 
 # ------------------------------------------------------------------------------------------------ data
@@ -310,9 +286,12 @@ def _split_files(folder: Path, train: Rows, dev: Rows | None, test: Rows | None)
     return {name: file_of(rows, beside(folder), name) for name, rows in splits.items() if rows is not None}
 
 
-def _pair_files(pairs: Any, folder: Path, split: str) -> tuple[str, ...]:
-    found = paths_in(pairs)
-    return tuple(map(str, found or [file_of(pairs, beside(folder), split, PAIR)]))
+def _pair_files(folder: Path, **splits: Any) -> dict[str, tuple[str, ...]]:
+    found = {name: pairs for name, pairs in splits.items() if pairs is not None}
+    return {
+        name: tuple(map(str, paths_in(pairs) or [file_of(pairs, beside(folder), name, PAIR)]))
+        for name, pairs in found.items()
+    }
 
 
 def _corpora(

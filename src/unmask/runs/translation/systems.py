@@ -6,7 +6,8 @@ historical order: a fixed vector between two networks, attention, convolution, t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from unmask.generate import Limits, Search
@@ -19,9 +20,11 @@ from unmask.runs.translation import origin
 from unmask.runs.translation.config import Learning, Translation, Vocabulary
 from unmask.runs.translation.sources import sources_of
 from unmask.runs.translation.texts import DATE_VECTORS, DIGITS, Texts
-from unmask.train.optim import Optimizer, Schedule
+from unmask.train import checkpoint
+from unmask.train.optim import Optimizer, Schedule, check_rate
 from unmask.train.trainer import Training
 
+TUNED = "tuned"  # recipe of a run that starts from a folder, without a system
 # An output that repeats itself is cut at three times the length of its source, as in Marian.
 BEAM = Search(beam_size=5, length_penalty=1.0, limits=Limits(max_length=256, max_factor=3.0))
 
@@ -147,6 +150,37 @@ def tuned(folder: str) -> Translation:
     run = _run(Transformer(), lr=5e-4).replace(learning={"label_smoothing": 0.0})
     run = run.replace(search={"limits": {"max_factor": None}})  # targets may be other texts than translations
     return origin.starting_from(run, folder)
+
+
+def choose(
+    name: str, start: str | None = None, run: Mapping[str, Any] | None = None, out: Path | None = None
+) -> Translation:
+    """Config of a run: as it was saved where it is resumed, else the system, from `start` where given.
+
+    name   of a system; TUNED: that of `tuned`
+    start  model folder to continue from
+    run    run.json of the run in the folder `out` that is resumed; empty or None for a new one
+    """
+    if run and out is not None and (start := run["config"].get("start")):
+        newest = checkpoint.latest(out / "checkpoints")
+        start = str(newest.folder) if newest else start  # the same kind of model, even if its start no longer exists
+    if start:
+        config = tuned(start) if name == TUNED else origin.starting_from(find(name), start)
+    else:
+        config = find(name)
+    return config.replace(**run["config"]) if run else config
+
+
+def overridden(config: Translation, changes: Mapping[str, Any], *, resumed: bool = False) -> Translation:
+    """The config with given fields; steps or minutes replace those of the system. Raises UnmaskError for a field that
+    does not exist and, unless the run is resumed, for a learning rate that does not fit."""
+    others = {"max_length": "texts.longest"}
+    if {"steps", "minutes", "training.steps", "training.minutes"} & config.renamed(changes, others).keys():
+        config = config.override({"training.steps": None, "training.minutes": None})
+    changed = config.override(changes, **others)
+    if not resumed:
+        check_rate(config.training.optimizer, changed.training.optimizer, changes)
+    return changed
 
 
 def dates(config: Translation) -> Translation:
