@@ -19,8 +19,9 @@ from unmask.errors import UnmaskError
 from unmask.huggingface.card import Card, write_card
 from unmask.huggingface.hub import name_of
 from unmask.huggingface.opening import opened_by
-from unmask.huggingface.push import push, upload_of
+from unmask.huggingface.push import OF_TRAINING, push, upload_of
 from unmask.models.bert import Bert
+from unmask.train.checkpoint import BEGUN, RUN
 
 package = pytest.importorskip("huggingface_hub")
 NAME, SHA = "ann/small-bert", "0123456789abcdef0123456789abcdef01234567"
@@ -161,11 +162,39 @@ def test_a_dry_run_lists_what_stays_and_asks_nobody(folder, hub, capsys):
     listed = capsys.readouterr().out
     assert hub.seen == []
     uploaded, stays = listed.split("Not uploaded:\n")
-    for name in ("checkpoints/: weights and optimizer", "best/:", "seeds/:", "metrics.jsonl:", "picture.png: no file"):
+    for name in ("checkpoints/: weights and optimizer", "best/:", "seeds/:", "metrics.jsonl:", "picture.png: no part"):
         assert f"  {name}" in stays
     assert ".lock" not in listed
     size = (folder / "model.safetensors").stat().st_size
     assert f"{size / 1000:.3g} kB  model.safetensors" in uploaded
+
+
+def test_only_files_of_the_model_are_uploaded_at_any_depth(folder):
+    before = upload_of(folder, NAME, {}).files.keys()
+    stays = {
+        "data/train.json": "data/",
+        "wandb/wandb-metadata.json": "wandb/",
+        "search/checkpoints/step-00000001/model.safetensors": "search/",
+        "onnx/backends.json": "onnx/backends.json",
+        "generator/checkpoints/model.safetensors": "generator/checkpoints/",
+        "generator/data/rows.json": "generator/data/",
+        "1_Pooling/notes.txt": "1_Pooling/notes.txt",
+        **{name: name for name in ("notes.txt", "notes.md", "trackers.json", "curve.json", "onnx/model.pt2")},
+    }
+    kept = ("onnx/model.onnx", "gguf/model-F16.gguf", "generator/config.json", "1_Pooling/config.json", "LICENSE")
+    for name in (*stays, *kept):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    upload = upload_of(folder, NAME, {})
+    assert upload.files.keys() - before == set(kept)
+    assert set(stays.values()) <= upload.left_out.keys()
+    assert BEGUN - {RUN} <= OF_TRAINING.keys()
+
+
+def test_a_card_that_is_no_text_is_one_sentence(folder):
+    (folder / "README.md").write_bytes(b"---\nlicense: mit\n---\n# caf\xe9\n")
+    with pytest.raises(UnmaskError, match=r"README\.md cannot be read: 'utf-8' codec"):
+        upload_of(folder, NAME, {"license": "mit"})
 
 
 @pytest.mark.parametrize(
