@@ -209,6 +209,12 @@ def test_a_refusal_is_one_sentence(folder, hub, status, why, monkeypatch):
     assert "\n" not in str(caught.value)
 
 
+def test_a_hub_that_cannot_be_reached_is_one_sentence(folder):
+    with pytest.raises(UnmaskError, match=f"mine was not uploaded to {NAME}, and the upload failed: ") as caught:
+        push(upload_of(folder, NAME, {}), NAME, api=package.HfApi(endpoint="http://127.0.0.1:9", token="hf_x"))
+    assert "\n" not in str(caught.value)
+
+
 def test_what_is_no_model_or_no_name_is_refused(folder, tmp_path, capsys):
     for arguments, why in (
         ([str(tmp_path), NAME], "it has no config.json"),
