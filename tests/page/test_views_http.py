@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
+from unmask.cli import parser
+from unmask.cli.serve import _access
 from unmask.runs.word_vectors import WordVectors
 from unmask.serve import Predictor
+from unmask.serve.examples import GENERAL
 from unmask.serve.translator import Translator
 from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
@@ -157,6 +160,44 @@ def test_examples_are_of_the_model(ask):
     assert ask("/examples", model="waves")[1] == {"items": [], "source": "", "english": False, "rows": 0}
     words = ask("/examples", model="vectors")[1]["items"]
     assert words[0] == {"text": "the"}
+
+
+def test_data_of_the_training_stays_where_it_may_not_be_seen(folders):
+    from starlette.testclient import TestClient
+
+    from unmask.serve.http.app import build
+    from unmask.serve.http.pool import Pool
+    from unmask.serve.http.settings import Access
+
+    pool = Pool([folders.place / "judged"])
+    asked = {"word": "law", "sentence": "the law"}
+    for data in (False, True):
+        client = TestClient(build(pool, access=Access(data=data)))
+        found = client.post("/examples", json={}).json()
+        assert found["rows"] == 8 * data
+        assert found["source"] == ("dev rows of its run" if data else "general sentences")
+        texts = {one["text"] for one in client.post("/similar", json=asked).json()["nearest"]}
+        assert bool(texts - {*GENERAL}) == data
+        for path in ("/rows", "/runs"):
+            answer = client.post(path, json={})
+            assert answer.status_code == (200 if data else 422)
+            assert data or "shows no data of the training: start it with" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "data"),
+    [
+        ([], True),
+        (["--no-training-data"], False),
+        (["--host", "0.0.0.0"], False),
+        (["--host", "0.0.0.0", "--training-data"], True),
+        (["--host", "0.0.0.0", "--api-key-file", "keys"], True),
+    ],
+)
+def test_clients_see_data_here_or_with_a_key(arguments, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text("secret")
+    assert _access(parser().parse_args(["serve", *arguments])).data == data
 
 
 def test_more_of_the_views(ask):

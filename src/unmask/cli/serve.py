@@ -51,6 +51,11 @@ def add_verbs(verbs: Any) -> None:
     where.add_argument(
         "--allow-host", nargs="+", default=(), metavar="NAME", help="further host names that requests may use"
     )
+    where.add_argument(
+        "--training-data",
+        action=argparse.BooleanOptionalAction,
+        help="whether clients see dev rows, texts of the corpus, and runs (default: with keys, or on this machine)",
+    )
     field_options(sub, values="the limits")
 
 
@@ -105,7 +110,8 @@ def _access(options: argparse.Namespace) -> Any:
         )
     named = tuple(name.lower() for name in options.allow_host)
     hosts = (*LOOPBACK, options.host.lower(), *named) if local else named
-    return Access(keys, tuple(options.allow_origin), hosts)
+    data = local or bool(keys) if options.training_data is None else options.training_data
+    return Access(keys, tuple(options.allow_origin), hosts, data)
 
 
 def _begun(address: str, pool: Any) -> None:

@@ -31,23 +31,25 @@ GENERAL = (
 SUM = "king - man + woman"
 
 
-def examples(opened: Opened) -> Data:
+def examples(opened: Opened, *, data: bool = True) -> Data:
     """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from,
     "english": whether general English sentences fit the vocabulary}.
 
     They are dev rows of the run of the folder (long ones with a right answer first), or its samples, or held-out text
     of its corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
+
+    data  whether to show data of the training; without, only the general sentences
     """
     if opened.vectors is not None:
         return {"items": _of_vectors(opened.vectors), "source": "its vocabulary", "english": False}
-    sources = {
+    of_training = {
         "dev rows of its run": _of_dev_rows(opened.folder),
         "samples of its run": _of_samples(opened.folder),
         "held-out text of its corpus": _of_corpus(opened.folder),
-        "general sentences": _general(opened),
     }
-    english = any(True for _ in _general(opened))
-    for source, items in sources.items():
+    general = [*_general(opened)]
+    english = bool(general)
+    for source, items in ((of_training if data else {}) | {"general sentences": general}).items():
         if found := [*islice(items, MOST)]:
             return {"items": found, "source": source, "english": english}
     return {"items": [], "source": "", "english": english}
@@ -62,9 +64,11 @@ def _of_dev_rows(folder: Path) -> Iterator[Data]:
         yield _named(row["input"]) | {"expected": row["expected"]} if "expected" in row else _named(row["input"])
 
 
-def texts_of(opened: Opened) -> list[str]:
+def texts_of(opened: Opened, *, data: bool = True) -> list[str]:
     """Texts to search: those of the dev rows, held-out sentences of the corpus, and the general sentences, SEARCHED at
-    most of each."""
+    most of each; only the last without `data` of the training."""
+    if not data:
+        return [*GENERAL]
     rows = (_named(row["input"]) for row in dev_rows.read(opened.folder) if "input" in row)
     found = [row["text"] for row in islice(rows, SEARCHED) if isinstance(row.get("text"), str)]
     return [*found, *(one["text"] for one in islice(_of_corpus(opened.folder), SEARCHED)), *GENERAL]
