@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
+import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -10,9 +13,12 @@ import pytest
 from unmask import huggingface
 from unmask.cli import parser
 from unmask.cli.serve import _access
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.runs.word_vectors import WordVectors
-from unmask.serve import Predictor
-from unmask.serve.examples import GENERAL
+from unmask.serve import Predictor, views
+from unmask.serve.examples import GENERAL, examples
+from unmask.serve.opened import Opened
 from unmask.serve.translator import Translator
 from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
@@ -182,6 +188,46 @@ def test_data_of_the_training_stays_where_it_may_not_be_seen(folders):
             answer = client.post(path, json={})
             assert answer.status_code == (200 if data else 422)
             assert data or "shows no data of the training: start it with" in answer.json()["error"]
+
+
+def opened_with(folders, tmp_path, **files):
+    """A masked language model with further files in its folder."""
+    folder = shutil.copytree(folders.place / "bert", tmp_path / "m")
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return Opened(folder, Predictor(folder))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"samples__jsonl": '{"samples": null}\n'},
+        {"samples__jsonl": "[1]\n"},
+        {"dev_predictions__jsonl": '{"input": 5, "error": "x"}\n{"input": {"words": 3}}\n'},
+        {"run__json": '{"corpora": [1]}'},
+        {"run__json": "{"},
+    ],
+)
+def test_damaged_files_of_a_run_give_general_sentences(folders, tmp_path, files):
+    assert examples(opened_with(folders, tmp_path, **files))["items"]
+
+
+def test_a_line_ends_at_a_newline_alone(folders, tmp_path):
+    line = json.dumps({"samples": [{"text": "the law\u2028was just"}]}, ensure_ascii=False)
+    found = examples(opened_with(folders, tmp_path, samples__jsonl=line + "\n"))
+    assert found["items"] == [{"text": "the law\u2028was just"}]
+
+
+def test_a_corpus_is_read_once_for_a_model_without_its_checksums(folders, tmp_path, monkeypatch):
+    texts = [TextDocument("The law was just and too tired. It was the animal.", str(i)) for i in range(9)]
+    tokenizer = huggingface.load(folders.place / "bert").require_tokenizer("bert")
+    corpus.build(texts, tmp_path / "corpus", tokenizer=tokenizer, heldout=0.5)
+    opened = opened_with(folders, tmp_path, run__json=json.dumps({"corpora": [str(tmp_path / "corpus")]}))
+    monkeypatch.setattr(corpus, "check", checked := Mock())
+    views.VIEWS["/examples"](asked := Mock(opened=opened, data=True))
+    found = views.VIEWS["/examples"](asked)
+    assert found["source"] == "held-out text of its corpus"
+    assert [call.kwargs["checksums"] for call in checked.call_args_list] == [False]
 
 
 @pytest.mark.parametrize(

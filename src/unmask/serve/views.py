@@ -80,7 +80,12 @@ def _examples(asked: Asked) -> Data:
     """Items that fit the model, and how many rows `/rows` has."""
     opened = asked.opened
     rows = dev_rows.read(opened.folder) if asked.data else []
-    return examples(opened, data=asked.data) | {"rows": sum("error" in row for row in rows)}
+
+    def compute() -> Data:
+        return examples(opened, data=asked.data)
+
+    found = EXAMPLES.get(opened.model, asked.data, compute) if opened.vectors is None else compute()
+    return found | {"rows": sum("error" in row for row in rows)}
 
 
 def _rows(asked: Asked) -> Data:
@@ -138,6 +143,7 @@ class Lately(Generic[Value]):
 
 LATELY = Lately[np.ndarray]()
 CONTEXTS = Lately[Contexts]()
+EXAMPLES = Lately[Data]()
 
 
 def _attention(asked: Asked) -> Data:
