@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import re
+import shlex
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
+import yaml
 
 import unmask
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.huggingface.card import Card, write_card
+from unmask.huggingface.card import Card, Opened, Score, render, write_card
 from unmask.huggingface.hub import name_of
 from unmask.huggingface.opening import opened_by
 from unmask.huggingface.push import OF_TRAINING, push, upload_of
@@ -189,6 +193,31 @@ def test_only_files_of_the_model_are_uploaded_at_any_depth(folder):
     assert upload.files.keys() - before == set(kept)
     assert set(stays.values()) <= upload.left_out.keys()
     assert BEGUN - {RUN} <= OF_TRAINING.keys()
+
+
+@pytest.mark.parametrize("old", ["my model", "modèle", "it's", "plain"])
+def test_an_example_opens_the_model_by_its_new_name_whatever_it_was(tmp_path, old):
+    tokenizer = Tokenizer.train(["some words"] * 9, 40)
+    model = Bert(vocabulary=tokenizer.size, length=16, layers=1, dim=8, heads=2, hidden=16).build()
+    huggingface.save(tmp_path / old, model, tokenizer)
+    for command, pipeline in ((("predict", "'a text'"), "fill-mask"), (("serve", ""), "")):
+        write_card(tmp_path / old, Card(command=command), opened_by(tmp_path / old, pipeline))
+        for folder, text in (
+            (old, (tmp_path / old / "README.md").read_text()),
+            (NAME, upload_of(tmp_path / old, NAME, {}).files["README.md"].decode()),
+        ):
+            [shell] = re.findall(r"```bash\nunmask (.*?)\n```", text)
+            assert shlex.split(shell)[:3] == [command[0], "--model", folder]
+            [python] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+            strings = {node.value for node in ast.walk(ast.parse(python)) if isinstance(node, ast.Constant)}
+            assert folder in strings
+            assert json.dumps(folder, ensure_ascii=False) in python
+
+
+def test_a_score_that_is_no_number_is_not_in_the_metadata():
+    scores = [Score("rows", "dev", f"m{value}", value) for value in (0.5, float("nan"), float("inf"))]
+    text = render("mine", Card(scores=scores), Opened([], "unmask", {}))
+    assert yaml.safe_load(text.split("---\n")[1])["metrics"] == ["m0.5"]
 
 
 def test_a_card_that_is_no_text_is_one_sentence(folder):

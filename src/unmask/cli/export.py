@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -151,7 +152,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     found = write(options, overrides)
     print(render(found))
     if use and (options.out is None or options.format != "onnx"):
-        suggest(use.format(model=options.model, out=found.folder))
+        suggest(use.format(model=shlex.quote(options.model), out=shlex.quote(str(found.folder))))
 
 
 def _onnx(options: argparse.Namespace, overrides: dict[str, str]) -> Exported:
