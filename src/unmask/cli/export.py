@@ -25,7 +25,8 @@ def add_verbs(verbs: Any) -> None:
         "export",
         _export,
         "write a model for other programs, such as ONNX Runtime",
-        about="Export a model for other programs, and print how far its outputs differ from those of the model.",
+        about="Export a model for other programs. How far the outputs of a graph or a package differ from those of the "
+        "model is printed.",
         fields=True,
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
