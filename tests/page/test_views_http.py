@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from unmask import huggingface
-from unmask.cli import parser
+from unmask.cli import main, parser
 from unmask.cli.serve import _access
 from unmask.data.text import corpus
 from unmask.data.text.reading import TextDocument
@@ -244,6 +244,12 @@ def test_clients_see_data_here_or_with_a_key(arguments, data, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keys").write_text("secret")
     assert _access(parser().parse_args(["serve", *arguments])).data == data
+
+
+def test_a_package_is_served_with_one_model(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--model", "a", "b", "--backend", "a/model.pt2"])
+    assert capsys.readouterr().err.endswith("a/model.pt2 holds one model: give one --model, or leave --backend out.\n")
 
 
 def test_more_of_the_views(ask):

@@ -81,6 +81,8 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
+    if isinstance(options.backend, Path) and len(folders) > 1:
+        raise UnmaskError(f"{options.backend} holds one model: give one --model, or leave --backend out.")
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
