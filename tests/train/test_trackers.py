@@ -58,6 +58,7 @@ def spied(monkeypatch, tmp_path):
                 tracking(event)
             tracking.scores = scores or {}
             if error is not None:
+                error.spy = spy
                 raise error
         return spy.said
 
@@ -100,10 +101,18 @@ def test_an_error_of_a_tracker_is_one_sentence(spied, method):
 
 def test_an_error_of_the_run_ends_that_of_the_tracker(spied):
     track, _ = spied
-    said: list = []
-    with pytest.raises(UnmaskError):
-        said = track(*EVENTS, error=UnmaskError("full disk"))
-    assert not said
+    with pytest.raises(UnmaskError, match="full disk") as failed:
+        track(*EVENTS, error=UnmaskError("full disk"))
+    assert failed.value.spy.said[-1] == ("finish", {}, 1, False)
+
+
+def test_a_damaged_file_of_names_does_not_end_the_run(spied, tmp_path):
+    track, notes = spied
+    track(*EVENTS)
+    (tmp_path / "runs" / "mine" / trackers.FILE).write_text("{")
+    assert track(Opened(5))[0][-2:] == (5, None)
+    assert len(notes) == 1
+    assert "is not valid JSON" in notes[0]
 
 
 def test_weights_that_begin_again_are_another_run(spied):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 FACTS = ("recipe", "corpora")
 """Names outside the config that a short file may have too."""
+RENAMED = {"from": "start"}  # option -> its name in the options, where they differ
 
 
 @dataclass(frozen=True)
@@ -82,14 +83,35 @@ def settings_of(options: argparse.Namespace) -> Settings | None:
         return Settings(path, values, True)
     rest = {}
     for name, value in values.items():
-        own = name.replace("-", "_")
-        if own in vars(options) and not isinstance(value, Mapping):
-            if not getattr(options, own):
-                vars(options)[own] = value
+        own = RENAMED.get(name, name).replace("-", "_")
+        if own in vars(options).keys() - {"run"} and not isinstance(value, Mapping):
+            usual = getattr(options, own)
+            if not usual:
+                vars(options)[own] = _like(usual, value, f"{path}: {name}")
         else:
             rest[name] = value
     facts = {name: rest.pop(name) for name in FACTS if name in rest}
+    if not isinstance(facts.get("recipe", ""), str):
+        raise UnmaskError(f"{path}: recipe must be a name, not {kind_of(facts['recipe'])}.")
+    if "corpora" in facts:
+        facts["corpora"] = _like([], facts["corpora"], f"{path}: corpora")
     return Settings(path, facts | {"config": rest}, False)
+
+
+def _like(usual: Any, value: Any, place: str) -> Any:
+    """A value for an option with this default: a switch, several texts, or one text or number."""
+    if isinstance(usual, list):
+        found = [value] if isinstance(value, str) else value
+        if isinstance(found, list) and all(isinstance(one, str) for one in found):
+            return found
+        raise UnmaskError(f"{place} must be a list of texts, not {kind_of(value)}.")
+    if isinstance(usual, bool):
+        if isinstance(value, bool):
+            return value
+        raise UnmaskError(f"{place} must be true or false, not {kind_of(value)}.")
+    if isinstance(value, str):
+        return value
+    raise UnmaskError(f"{place} must be text, not {kind_of(value)}.")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -104,10 +126,12 @@ def _read(path: Path) -> dict[str, Any]:
         value = _toml(text) if path.suffix == ".toml" else _yaml(text)
     except UnicodeDecodeError as error:
         raise UnmaskError(f"{path} is not UTF-8 text: {error}.") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnmaskError(f"{path} is not valid {path.suffix[1:].upper()}: {' '.join(str(error).split())}.") from None
     if not isinstance(value, dict):
         raise UnmaskError(f"{path} must hold names with values, not {kind_of(value)}.")
+    if odd := [name for name in value if not isinstance(name, str)]:
+        raise UnmaskError(f"{path}: a name must be text, not {odd[0]!r}.")
     return value
 
 

@@ -22,6 +22,7 @@ SPLITS = {"dev": ("dev", "val", "valid", "validation"), "test": ("test",)}
 
 def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings | None = None) -> None:
     """Train the model of a recipe on labelled rows; without data on those of its task."""
+    from unmask.config import flatten
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, cross_validate, finetune, plan
@@ -46,7 +47,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         config = supervised_recipes.find(options.system)
         if file is not None:
             recipe_config = config
-            config = file.config(of_facts, lambda: timed(recipe_config, file.facts["config"].get("fit", {})), **OTHERS)
+            config = file.config(of_facts, lambda: timed(recipe_config, flatten(file.facts["config"])), **OTHERS)
         assert config.page is not None
         if "task" in overrides:  # what the model reads decides it, not the rows
             config = config.replace(task=task_of_page(overrides["task"], config.page))

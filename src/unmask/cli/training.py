@@ -192,7 +192,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     texts: list[str] = []
     if options.data and not config.objective.plain:
         texts, options.data = options.data, []
-    options.corpus = [*options.corpus, *options.data] or facts.get("corpora", [])
+    options.corpus = [*options.corpus, *options.data] or ([] if texts else facts.get("corpora", []))
     config = recipes.overridden(config, overrides, resumed=options.resume)
     if options.fields:
         print_fields(config)

@@ -52,6 +52,7 @@ def add_training(verbs: Any) -> None:
     data.add_argument(
         "--pairs",
         nargs="+",
+        default=[],
         metavar="FILE",
         help="pairs of texts: two aligned files (or .npy and texts), one table, a file of dialogues, trees or "
         "commands, hub:owner/name, or a folder of pictures with captions.tsv",
@@ -62,7 +63,9 @@ def add_training(verbs: Any) -> None:
         help="labelled rows: a table of texts, or of pictures, recordings or records; a folder with a subfolder for "
         "each class; a folder with folders train, dev and test of this form",
     )
-    data.add_argument("--dev", nargs="+", metavar="FILE", help="rows for evaluation, in the same form as the others")
+    data.add_argument(
+        "--dev", nargs="+", default=[], metavar="FILE", help="rows for evaluation, in the same form as the others"
+    )
     data.add_argument("--test", metavar="FILE", help="labelled rows that are scored at the end")
     add_field(data, "--columns", "SOURCE,TARGET", "columns of a table of pairs, if they do not have the usual names")
     add_field(data, "--encoding", "NAME", ENCODING)
@@ -153,7 +156,9 @@ def _translating_help(sub: Parser, _: list[str], __: dict[str, str], every: bool
 
 def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.cli import supervised
+    from unmask.config import flatten
     from unmask.runs import supervised_recipes
+    from unmask.runs.recipes import timed
     from unmask.runs.report import run_facts
     from unmask.runs.translation import TrainTranslation, origin, systems
     from unmask.runs.translation.config import Vocabulary
@@ -201,14 +206,18 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         config = systems.find(name)
     if facts:
         config = config.replace(**facts["config"])
-    elif file is not None:
-        usual_run = config
-        config = file.config(lambda facts: usual_run.replace(**facts["config"]), lambda: usual_run)
-    elif not options.pairs and not start:
-        config = systems.dates(config)
+    else:
+        held = {} if file is None else flatten(file.facts["config"])
+        usual_run = config if options.pairs or start or "texts.train" in held else systems.dates(config)
+        config = usual_run
+        if file is not None:
+            config = file.config(
+                lambda facts: usual_run.replace(**facts["config"]),
+                lambda: timed(usual_run, held),
+                max_length="texts.longest",
+            )
     texts = {key: tuple(files) for key, files in (("train", options.pairs), ("dev", options.dev)) if files}
-    if {"steps", "minutes", "training.steps", "training.minutes"} & set(overrides):
-        config = config.override({"training.steps": None, "training.minutes": None})
+    config = timed(config, overrides)
     usual = config.training.optimizer
     config = config.replace(texts=texts).override(overrides, max_length="texts.longest")
     if not options.resume:

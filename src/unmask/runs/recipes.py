@@ -9,9 +9,9 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from unmask.config import flatten
+from unmask.config import Config, flatten
 from unmask.errors import UnmaskError
 from unmask.models import albert, electra
 from unmask.models.albert import Albert
@@ -349,9 +349,12 @@ def choose(name: str | None, start: str | None = None, run: Mapping[str, Any] | 
     return recipe, config
 
 
-def timed(config: Pretraining, given: Mapping[str, Any]) -> Pretraining:
+AnyConfig = TypeVar("AnyConfig", bound=Config)
+
+
+def timed(config: AnyConfig, given: Mapping[str, Any]) -> AnyConfig:
     """The config without steps and minutes if one of them is given: it replaces that of the recipe."""
-    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps"}
+    lengths = {"steps", "minutes", "training.steps", "training.minutes", "max_steps", "max_update", "num_train_steps"}
     if lengths & {name.replace("-", "_") for name in flatten(given)}:
         return config.override({"steps": None, "minutes": None})
     return config

@@ -5,6 +5,7 @@ Each goes through its own client, which reads its own environment: the place, th
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import math
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from unmask.config import read_json
-from unmask.errors import Missing, needs
+from unmask.errors import Missing, UnmaskError, needs
 from unmask.files import write_text
 from unmask.train.events import Evaluated, Event, Measured, Opened
 
@@ -112,6 +113,7 @@ class Wandb(Tracker):
             group=about.folder.name if about.part else None,
             config=dict(about.settings()),
             reinit="create_new",
+            settings=wandb.Settings(console="off"),  # else all that the process prints is uploaded
             **how,
         )
         return str(self.run.id)
@@ -237,7 +239,11 @@ class Tracking:
         if not self.trackers:
             return
         path = self.about.folder / FILE
-        every: dict[str, dict[str, str]] = read_json(path) if path.is_file() else {}
+        try:
+            every: dict[str, dict[str, str]] = dict(read_json(path)) if path.is_file() else {}
+        except UnmaskError as error:
+            self.note(f"The runs of the trackers begin anew: {error}")
+            every = {}
         known = every.get(self.about.part, {}) if step else {}
         named: dict[str, str] = {}
         self._each(lambda tracker: named.update({tracker.package: self._opened(tracker, step, known)}))
@@ -252,6 +258,8 @@ class Tracking:
                 act(tracker)
             except Exception as error:  # of any client, and of its network
                 del self.trackers[name]
+                with contextlib.suppress(Exception):  # or the next run of the client would be part of this one
+                    tracker.finish({}, self.step, ok=False)
                 why = (str(error).strip() or type(error).__name__).splitlines()[0]
                 self.note(f"{name} receives no more of this run, which goes on: {why}")
 
