@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor
@@ -145,7 +145,7 @@ def _times(models: Mapping[str, Model], kept: Path, settled: Settled) -> Times:
     return known[key]
 
 
-def _are_times(found: Any, names: Collection[str]) -> bool:
+def _are_times(found: Any, names: Collection[str]) -> TypeGuard[Times]:
     """Whether this holds a number for each size and each backend."""
     sizes = [found.get(size) for size in SIZES] if isinstance(found, Mapping) else [None]
     return all(
