@@ -22,6 +22,7 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert, Roberta
+from unmask.models.modernbert import ModernBert
 from unmask.objectives.registry import selected
 from unmask.runs import recipes, vocabulary_extension
 from unmask.runs.pretraining import Pretrain
@@ -221,6 +222,25 @@ def test_another_tokenizer_is_refused_with_the_way_out(folders, tmp_path):
 def test_sizes_belong_to_the_weights(folders, field, value, tmp_path):
     with pytest.raises(UnmaskError, match=f"keeps the sizes of the model: {field} is"):
         Pretrain(config(folders["mlm"], **{f"model.{field}": value}), [folders["corpus"]], tmp_path / "run")
+
+
+def test_a_modernbert_continues_with_longer_rows_and_another_base(folders, tmp_path):
+    """The second phase of its training: rotary positions and windows have no weights."""
+    tokenizer, start = wordpiece(), tmp_path / "start"
+    sizes = {"dim": 16, "layers": 2, "heads": 2, "hidden": 32, "length": 16, "every": 2, "local": 6}
+    model = ModernBert(vocabulary=tokenizer.size, padding=tokenizer.pad, global_base=1e4, **sizes).build()
+    huggingface.save(start, model, tokenizer)
+    arguments = ["pretrain", "--from", str(start), "--corpus", str(folders["corpus"]), "--steps", "1", "--batch", "2"]
+    arguments += ["--micro-batch", "2", "--heldout", "4", "--device", "cpu", "--precision", "fp32", "--lr", "1e-9"]
+    main([*arguments, "--out", str(tmp_path / "same")])
+    main([*arguments, "--out", str(tmp_path / "far"), "--length", "32", "--global-base", "160000"])
+    same, far = (huggingface.load(tmp_path / name).model for name in ("same", "far"))
+    assert same.config == model.config
+    assert far.config == model.config.replace(length=32, global_base=160_000.0)
+    assert {b.attention.f.position.base for b in far.blocks} == {160_000.0, 10_000.0}
+    torch.testing.assert_close(dict(far.named_parameters()), dict(model.named_parameters()), atol=1e-6, rtol=0)
+    with pytest.raises(UnmaskError, match="keeps the sizes of the model: hidden is"):
+        Pretrain(config(start, hidden=64), [folders["corpus"]], tmp_path / "other")
 
 
 def test_sentence_pairs_may_be_asked_of_a_folder_that_has_not_learned_them(folders, tmp_path):

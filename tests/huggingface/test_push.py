@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
+import re
+import shlex
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import torch
+import yaml
 
 import unmask
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
-from unmask.huggingface.card import Card, write_card
+from unmask.huggingface.card import Card, Opened, Score, render, write_card
 from unmask.huggingface.hub import name_of
 from unmask.huggingface.opening import opened_by
-from unmask.huggingface.push import push, upload_of
+from unmask.huggingface.push import OF_TRAINING, push, upload_of
 from unmask.models.bert import Bert
+from unmask.train.checkpoint import BEGUN, RUN
 
 package = pytest.importorskip("huggingface_hub")
 NAME, SHA = "ann/small-bert", "0123456789abcdef0123456789abcdef01234567"
@@ -161,11 +166,64 @@ def test_a_dry_run_lists_what_stays_and_asks_nobody(folder, hub, capsys):
     listed = capsys.readouterr().out
     assert hub.seen == []
     uploaded, stays = listed.split("Not uploaded:\n")
-    for name in ("checkpoints/: weights and optimizer", "best/:", "seeds/:", "metrics.jsonl:", "picture.png: no file"):
+    for name in ("checkpoints/: weights and optimizer", "best/:", "seeds/:", "metrics.jsonl:", "picture.png: no part"):
         assert f"  {name}" in stays
     assert ".lock" not in listed
     size = (folder / "model.safetensors").stat().st_size
     assert f"{size / 1000:.3g} kB  model.safetensors" in uploaded
+
+
+def test_only_files_of_the_model_are_uploaded_at_any_depth(folder):
+    before = upload_of(folder, NAME, {}).files.keys()
+    stays = {
+        "data/train.json": "data/",
+        "wandb/wandb-metadata.json": "wandb/",
+        "search/checkpoints/step-00000001/model.safetensors": "search/",
+        "onnx/backends.json": "onnx/backends.json",
+        "generator/checkpoints/model.safetensors": "generator/checkpoints/",
+        "generator/data/rows.json": "generator/data/",
+        "1_Pooling/notes.txt": "1_Pooling/notes.txt",
+        **{name: name for name in ("notes.txt", "notes.md", "trackers.json", "curve.json", "onnx/model.pt2")},
+    }
+    kept = ("onnx/model.onnx", "gguf/model-F16.gguf", "generator/config.json", "1_Pooling/config.json", "LICENSE")
+    for name in (*stays, *kept):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("{}")
+    upload = upload_of(folder, NAME, {})
+    assert upload.files.keys() - before == set(kept)
+    assert set(stays.values()) <= upload.left_out.keys()
+    assert BEGUN - {RUN} <= OF_TRAINING.keys()
+
+
+@pytest.mark.parametrize("old", ["my model", "modèle", "it's", "plain"])
+def test_an_example_opens_the_model_by_its_new_name_whatever_it_was(tmp_path, old):
+    tokenizer = Tokenizer.train(["some words"] * 9, 40)
+    model = Bert(vocabulary=tokenizer.size, length=16, layers=1, dim=8, heads=2, hidden=16).build()
+    huggingface.save(tmp_path / old, model, tokenizer)
+    for command, pipeline in ((("predict", "'a text'"), "fill-mask"), (("serve", ""), "")):
+        write_card(tmp_path / old, Card(command=command), opened_by(tmp_path / old, pipeline))
+        for folder, text in (
+            (old, (tmp_path / old / "README.md").read_text()),
+            (NAME, upload_of(tmp_path / old, NAME, {}).files["README.md"].decode()),
+        ):
+            [shell] = re.findall(r"```bash\nunmask (.*?)\n```", text)
+            assert shlex.split(shell)[:3] == [command[0], "--model", folder]
+            [python] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+            strings = {node.value for node in ast.walk(ast.parse(python)) if isinstance(node, ast.Constant)}
+            assert folder in strings
+            assert json.dumps(folder, ensure_ascii=False) in python
+
+
+def test_a_score_that_is_no_number_is_not_in_the_metadata():
+    scores = [Score("rows", "dev", f"m{value}", value) for value in (0.5, float("nan"), float("inf"))]
+    text = render("mine", Card(scores=scores), Opened([], "unmask", {}))
+    assert yaml.safe_load(text.split("---\n")[1])["metrics"] == ["m0.5"]
+
+
+def test_a_card_that_is_no_text_is_one_sentence(folder):
+    (folder / "README.md").write_bytes(b"---\nlicense: mit\n---\n# caf\xe9\n")
+    with pytest.raises(UnmaskError, match=r"README\.md cannot be read: 'utf-8' codec"):
+        upload_of(folder, NAME, {"license": "mit"})
 
 
 @pytest.mark.parametrize(
@@ -177,6 +235,12 @@ def test_a_refusal_is_one_sentence(folder, hub, status, why, monkeypatch):
     hub.refused = status
     with pytest.raises(UnmaskError, match=f"mine was not uploaded to {NAME}, and .*{why}") as caught:
         push(upload_of(folder, NAME, {}), NAME, api=package.HfApi())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_that_cannot_be_reached_is_one_sentence(folder):
+    with pytest.raises(UnmaskError, match=f"mine was not uploaded to {NAME}, and the upload failed: ") as caught:
+        push(upload_of(folder, NAME, {}), NAME, api=package.HfApi(endpoint="http://127.0.0.1:9", token="hf_x"))
     assert "\n" not in str(caught.value)
 
 

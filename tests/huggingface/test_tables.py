@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -369,6 +370,23 @@ def test_only_here_names_every_reason() -> None:
         CONFIGS["Transformer, pre-norm, two vocabularies"]
     )
     assert "the wiring of Seq2Seq" in huggingface.only_here(SEQ2SEQ)
+
+
+@pytest.mark.parametrize(
+    ("positions", "named"),
+    [
+        ({"rope_type": "default", "rope_theta": 5e5}, "has rope_theta, rope_type, and only full_attention and"),
+        ({"full_attention": {"rope_theta": 1e4}, "other": {}}, "has other, and"),
+        (7, "has 7, and"),
+    ],
+)
+def test_rotary_positions_of_another_form_are_refused(positions: Any, named: str, tmp_path: Path) -> None:
+    huggingface.save(tmp_path / "m", CONFIGS["ModernBERT"].build())
+    place = tmp_path / "m" / "config.json"
+    place.write_text(json.dumps({**read_json(place), "rope_parameters": positions}))
+    (tmp_path / "m" / "manifest.json").unlink()
+    with pytest.raises(UnmaskError, match=f"config.json: rope_parameters {named}"):
+        huggingface.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("name", ["BERT", "Marian", "T5 1.0", "Transformer"])

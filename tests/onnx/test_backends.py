@@ -20,7 +20,7 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.serve import Predictor, backends
 from unmask.serve.http.pool import Pool
-from unmask.serve.onnx import OnnxModel, export
+from unmask.serve.onnx import OnnxModel, export, graph_in
 
 TEXTS = ["the film was good", "great", "a dull plot, and people talk of it", "good and bad " * 20]
 SIZE = {"dim": 16, "layers": 1, "heads": 2, "hidden": 32, "length": 128, "std": 0.5}
@@ -150,6 +150,24 @@ def test_a_new_export_removes_the_times(folder, timed, monkeypatch):
     monkeypatch.setattr("unmask.serve.onnx.folder.write", lambda _, path: path.write_bytes(graph))
     export(folder)
     assert [path.name for path in (folder / "onnx").iterdir()] == ["model.onnx"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "not JSON", None])
+def test_damaged_times_are_measured_again(folder, timed, content):
+    Predictor(folder, backend="auto")
+    kept = folder / "onnx" / "backends.json"
+    text = kept.read_text()
+    kept.write_text(text.replace("2.0", '"fast"') if content is None else content)
+    Predictor(folder, backend="auto")
+    assert len(timed) == 4
+    assert kept.read_text() == text
+
+
+def test_a_folder_without_a_graph_is_told_how_to_get_one(tmp_path):
+    with pytest.raises(UnmaskError, match=r"write one with unmask export --model '\S+/my model'\.$"):
+        graph_in(tmp_path / "my model")
+    with pytest.raises(UnmaskError, match=r"copy the model out of the cache of the hub, and then write one"):
+        graph_in(tmp_path / "models--ann--small" / "snapshots" / "main")
 
 
 def test_auto_answers_by_pytorch_where_the_graph_lacks_a_head(tmp_path):

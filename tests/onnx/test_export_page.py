@@ -34,7 +34,7 @@ def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     [code] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     exec(code, {})
     note, label = capsys.readouterr().out.splitlines()
-    assert "write one with unmask export --model runs/sentiment --fuse" in note
+    assert "write one with unmask export --model runs/sentiment." in note
     assert label in ("bad", "good")
 
 

@@ -102,6 +102,11 @@ def test_the_address_restores_a_view(visit):
     assert page.locator(".readout").inner_text() == said
 
 
+def test_a_damaged_address_shows_the_first_tab(visit):
+    page = visit("judged", "%")
+    assert page.locator("[role='tab'][aria-selected='true']").inner_text() == "Try it"
+
+
 def test_dev_rows_lead_to_their_attention(visit):
     page = visit("judged", "rows")
     errors = [float(one) for one in page.locator(".rows .wrong td:first-child").all_inner_texts()]

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
+import shutil
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from unmask import huggingface
+from unmask.cli import main, parser
+from unmask.cli.serve import _access
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.runs.word_vectors import WordVectors
-from unmask.serve import Predictor
+from unmask.serve import Predictor, views
+from unmask.serve.examples import GENERAL, examples
+from unmask.serve.opened import Opened
 from unmask.serve.translator import Translator
 from unmask.visualize import attention, masking, reading
 from unmask.visualize.numbers import unpacked
@@ -157,6 +166,90 @@ def test_examples_are_of_the_model(ask):
     assert ask("/examples", model="waves")[1] == {"items": [], "source": "", "english": False, "rows": 0}
     words = ask("/examples", model="vectors")[1]["items"]
     assert words[0] == {"text": "the"}
+
+
+def test_data_of_the_training_stays_where_it_may_not_be_seen(folders):
+    from starlette.testclient import TestClient
+
+    from unmask.serve.http.app import build
+    from unmask.serve.http.pool import Pool
+    from unmask.serve.http.settings import Access
+
+    pool = Pool([folders.place / "judged"])
+    asked = {"word": "law", "sentence": "the law"}
+    for data in (False, True):
+        client = TestClient(build(pool, access=Access(data=data)))
+        found = client.post("/examples", json={}).json()
+        assert found["rows"] == 8 * data
+        assert found["source"] == ("dev rows of its run" if data else "general sentences")
+        texts = {one["text"] for one in client.post("/similar", json=asked).json()["nearest"]}
+        assert bool(texts - {*GENERAL}) == data
+        for path in ("/rows", "/runs"):
+            answer = client.post(path, json={})
+            assert answer.status_code == (200 if data else 422)
+            assert data or "shows no data of the training: start it with" in answer.json()["error"]
+
+
+def opened_with(folders, tmp_path, **files):
+    """A masked language model with further files in its folder."""
+    folder = shutil.copytree(folders.place / "bert", tmp_path / "m")
+    for name, text in files.items():
+        (folder / name.replace("__", ".")).write_text(text)
+    return Opened(folder, Predictor(folder))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"samples__jsonl": '{"samples": null}\n'},
+        {"samples__jsonl": "[1]\n"},
+        {"dev_predictions__jsonl": '{"input": 5, "error": "x"}\n{"input": {"words": 3}}\n'},
+        {"run__json": '{"corpora": [1]}'},
+        {"run__json": "{"},
+    ],
+)
+def test_damaged_files_of_a_run_give_general_sentences(folders, tmp_path, files):
+    assert examples(opened_with(folders, tmp_path, **files))["items"]
+
+
+def test_a_line_ends_at_a_newline_alone(folders, tmp_path):
+    line = json.dumps({"samples": [{"text": "the law\u2028was just"}]}, ensure_ascii=False)
+    found = examples(opened_with(folders, tmp_path, samples__jsonl=line + "\n"))
+    assert found["items"] == [{"text": "the law\u2028was just"}]
+
+
+def test_a_corpus_is_read_once_for_a_model_without_its_checksums(folders, tmp_path, monkeypatch):
+    texts = [TextDocument("The law was just and too tired. It was the animal.", str(i)) for i in range(9)]
+    tokenizer = huggingface.load(folders.place / "bert").require_tokenizer("bert")
+    corpus.build(texts, tmp_path / "corpus", tokenizer=tokenizer, heldout=0.5)
+    opened = opened_with(folders, tmp_path, run__json=json.dumps({"corpora": [str(tmp_path / "corpus")]}))
+    monkeypatch.setattr(corpus, "check", checked := Mock())
+    views.VIEWS["/examples"](asked := Mock(opened=opened, data=True))
+    found = views.VIEWS["/examples"](asked)
+    assert found["source"] == "held-out text of its corpus"
+    assert [call.kwargs["checksums"] for call in checked.call_args_list] == [False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "data"),
+    [
+        ([], True),
+        (["--no-training-data"], False),
+        (["--host", "0.0.0.0"], False),
+        (["--host", "0.0.0.0", "--training-data"], True),
+        (["--host", "0.0.0.0", "--api-key-file", "keys"], True),
+    ],
+)
+def test_clients_see_data_here_or_with_a_key(arguments, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text("secret")
+    assert _access(parser().parse_args(["serve", *arguments])).data == data
+
+
+def test_a_package_is_served_with_one_model(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--model", "a", "b", "--backend", "a/model.pt2"])
+    assert capsys.readouterr().err.endswith("a/model.pt2 holds one model: give one --model, or leave --backend out.\n")
 
 
 def test_more_of_the_views(ask):

@@ -17,7 +17,7 @@ def test_the_code_runs() -> None:
 
 @pytest.mark.parametrize("command", list(commands("modernbert")))
 def test_a_command_is_taken(command: str) -> None:
-    check_command(command, "continued")
+    check_command(command, "modern-tiny")
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small"])

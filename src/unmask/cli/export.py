@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,7 +25,8 @@ def add_verbs(verbs: Any) -> None:
         "export",
         _export,
         "write a model for other programs, such as ONNX Runtime",
-        about="Export a model for other programs, and print how far its outputs differ from those of the model.",
+        about="Export a model for other programs. How far the outputs of a graph or a package differ from those of the "
+        "model is printed.",
         fields=True,
         more="With --data, rows take the other fields that `unmask finetune --fields` lists as rows.NAME.",
     )
@@ -151,7 +153,7 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     found = write(options, overrides)
     print(render(found))
     if use and (options.out is None or options.format != "onnx"):
-        suggest(use.format(model=options.model, out=found.folder))
+        suggest(use.format(model=shlex.quote(options.model), out=shlex.quote(str(found.folder))))
 
 
 def _onnx(options: argparse.Namespace, overrides: dict[str, str]) -> Exported:

@@ -51,6 +51,11 @@ def add_verbs(verbs: Any) -> None:
     where.add_argument(
         "--allow-host", nargs="+", default=(), metavar="NAME", help="further host names that requests may use"
     )
+    where.add_argument(
+        "--training-data",
+        action=argparse.BooleanOptionalAction,
+        help="whether clients see dev rows, texts of the corpus, and runs (default: with keys, or on this machine)",
+    )
     field_options(sub, values="the limits")
 
 
@@ -76,6 +81,8 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
     access = _access(options)
     folders = options.model or [_newest()]
+    if isinstance(options.backend, Path) and len(folders) > 1:
+        raise UnmaskError(f"{options.backend} holds one model: give one --model, or leave --backend out.")
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
@@ -105,7 +112,8 @@ def _access(options: argparse.Namespace) -> Any:
         )
     named = tuple(name.lower() for name in options.allow_host)
     hosts = (*LOOPBACK, options.host.lower(), *named) if local else named
-    return Access(keys, tuple(options.allow_origin), hosts)
+    data = local or bool(keys) if options.training_data is None else options.training_data
+    return Access(keys, tuple(options.allow_origin), hosts, data)
 
 
 def _begun(address: str, pool: Any) -> None:

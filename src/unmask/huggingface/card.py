@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -122,7 +124,13 @@ def is_unedited(folder: Path) -> bool:
 
 def renamed(text: str, old: str, new: str) -> str:
     """A card whose examples open the model by another name."""
-    return text.replace(json.dumps(old), json.dumps(new)).replace(f"--model {old} ", f"--model {new} ")
+    command = re.compile(rf"--model {re.escape(shlex.quote(old))}(?=\s)")
+    return command.sub(lambda _: f"--model {shlex.quote(new)}", text.replace(quoted(old), quoted(new)))
+
+
+def quoted(name: str) -> str:
+    """A name as a string of Python."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 def with_metadata(text: str, fields: Mapping[str, Any]) -> str:
@@ -145,7 +153,10 @@ def render(name: str, card: Card, opened: Opened) -> str:
         parts += [f"### {title}", code]
     if card.command is not None:
         verb, arguments = card.command
-        parts += [f"### {LIBRARY}", f"```bash\nunmask {verb} --model {name} {arguments}\n```".replace(" \n", "\n")]
+        parts += [
+            f"### {LIBRARY}",
+            f"```bash\nunmask {verb} --model {shlex.quote(name)} {arguments}\n```".replace(" \n", "\n"),
+        ]
     if card.scores:
         parts += ["## Scores", _table(card), *(_listed(card.notes) if card.notes else ())]
     if card.data:
@@ -170,7 +181,7 @@ def _metadata(name: str, card: Card, opened: Opened) -> dict[str, Any]:
         found["datasets"] = list(card.datasets)
     if "/" in card.start:  # the hub links it, so that a folder of this machine is no base model
         found["base_model"] = card.start
-    scored = [score for score in card.scores if score.value == score.value]
+    scored = [score for score in card.scores if math.isfinite(score.value)]
     if scored:
         found["metrics"] = list(dict.fromkeys(score.metric for score in scored))
         task = card.pipeline or card.task

@@ -64,6 +64,8 @@ def one_sentence(failed: str, revision: str, otherwise: str) -> Iterator[None]:
     try:
         yield
         return
+    except UnmaskError:
+        raise
     except errors.GatedRepoError:
         why = "the model of this name on the Hugging Face hub is gated: request access on its page, and log in with hf"
     except errors.RepositoryNotFoundError:
@@ -74,7 +76,7 @@ def one_sentence(failed: str, revision: str, otherwise: str) -> Iterator[None]:
         why = "the Hugging Face hub does not know you: log in with hf auth login"
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
         why = "the Hugging Face hub does not answer, and its cache does not hold the model"
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # the exceptions of its HTTP clients have no class in common
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):
             why = "the Hugging Face hub refuses it: log in with hf auth login, with a token that may write"

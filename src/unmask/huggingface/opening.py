@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import safe_open
 
 from unmask.config import Config, read_json
-from unmask.huggingface.card import LIBRARY, Opened
+from unmask.huggingface.card import LIBRARY, Opened, quoted
 from unmask.huggingface.config import only_here, read_config, require_model, table_for, unpublished
 from unmask.huggingface.sentence_transformers import MODULES
 from unmask.huggingface.table import Table
@@ -81,7 +81,7 @@ def _in_transformers(
         limits.append(f"transformers has no tokenizer for {PLAIN}, a vocabulary of words or characters.")
     if classes and pipeline in PIPELINES and readable:
         lines = ["from transformers import pipeline", ""]
-        lines += [f'pipe = pipeline("{pipeline}", model="{name}")', f"print(pipe({PIPELINES[pipeline]}))"]
+        lines += [f'pipe = pipeline("{pipeline}", model={quoted(name)})', f"print(pipe({PIPELINES[pipeline]}))"]
     else:
         lines = _by_class(name, table, (classes or ["AutoModel"])[0], readable)
     return {"transformers": _python(*lines)}, limits
@@ -92,7 +92,11 @@ def _by_class(name: str, table: Table[Any], model: str, readable: bool) -> list[
     loader, call = (table.processor.loader, table.processor.call) if readable else ("", "")
     used = {"AutoTokenizer"} if loader and "AutoTokenizer" in table.kind.call else set()
     lines = ["from PIL import Image"] if call.startswith("Image") else []
-    lines += [f"from transformers import {', '.join(sorted({loader, model, *used} - {''}))}", "", f'name = "{name}"']
+    lines += [
+        f"from transformers import {', '.join(sorted({loader, model, *used} - {''}))}",
+        "",
+        f"name = {quoted(name)}",
+    ]
     lines += [f"model = {model}.from_pretrained(name)"]
     if loader:
         lines += [f"processor = {loader}.from_pretrained(name)", f'inputs = processor({call}, return_tensors="pt")']
@@ -104,7 +108,7 @@ def _sentences(name: str) -> str:
     return _python(
         "from sentence_transformers import SentenceTransformer",
         "",
-        f'model = SentenceTransformer("{name}")',
+        f"model = SentenceTransformer({quoted(name)})",
         'vectors = model.encode(["A text.", "Another text."])',
         "print(model.similarity(vectors, vectors))",
     )

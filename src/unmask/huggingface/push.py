@@ -8,31 +8,42 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.config import regular
+from unmask.config import bounded, regular
 from unmask.errors import UnmaskError, needs, plural
 from unmask.files import verify_manifest
 from unmask.huggingface.card import CARD, is_unedited, renamed, with_metadata
 from unmask.huggingface.config import require_model
 from unmask.huggingface.hub import one_sentence
+from unmask.huggingface.sentence_transformers import NORMALIZE, POOLING
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 VECTORS = "vectors.safetensors"  # word vectors, which a folder holds in place of a model
-ENDINGS = frozenset({".json", ".txt", ".safetensors", ".model", ".spm", ".onnx", ".data", ".gguf", ".md"})
-"""Endings of files of a model, of its processor and of exports. The hub's names of licences have none."""
-LICENCE = "LICENSE"
+ENDINGS = frozenset({".json", ".safetensors", ".model", ".spm", ".onnx", ".data", ".gguf"})
+"""Endings of files of a model, of its processor and of exports."""
+NAMES = frozenset({CARD, "LICENSE", "LICENSE.md", "LICENSE.txt", "vocab.txt", "merges.txt", "words.txt"})
+"""Files with other endings."""
+INSIDE = frozenset({"onnx", "gguf", "generator", POOLING, NORMALIZE})
+"""Folders that belong to a model."""
 OF_TRAINING = {
     "checkpoints": "weights and optimizer state of earlier steps",
     "checkpoint": "the state of an unfinished run",
     "best": "the weights of the best evaluation, which the folder has itself",
     "seeds": "the runs of all seeds",
+    "search": "the runs of a search",
+    "labels": "labels of the data",
     "metrics.jsonl": "metrics of the training",
     "samples.jsonl": "texts of evaluations",
     "dev_predictions.jsonl": "dev rows with the answers of the model",
     "report.html": "the report, which shows rows of the data",
     "examples.json": "rows of the data",
     "tensorboard": "metrics of the training",
+    "trackers.json": "addresses of the training in other programs",
+    "backends.json": "times of this machine",
+    **dict.fromkeys(
+        ("search.json", "curve.json", "folds.json", "probe.json", "quickstart.json"), "results of other runs"
+    ),
 }
 """Files and folders of a run -> what they are. They are not uploaded."""
 
@@ -81,7 +92,8 @@ def upload_of(folder: Path, name: str, metadata: Mapping[str, Any]) -> Upload:
     name      of the repository, which the examples of the model card open
     metadata  further fields of the metadata of the card: license, language
 
-    Raises UnmaskError for a folder without a model, a damaged one, and a card without metadata that gets some.
+    Raises UnmaskError for a folder without a model, a damaged one, a card that cannot be read, and one without metadata
+    that gets some.
     """
     if not (folder / VECTORS).is_file():
         require_model(folder)
@@ -89,18 +101,15 @@ def upload_of(folder: Path, name: str, metadata: Mapping[str, Any]) -> Upload:
     files: dict[str, Path | bytes] = {}
     left_out = {}
     for path in sorted(folder.rglob("*")):
-        parts = path.relative_to(folder).parts
-        place, reason = "/".join(parts), OF_TRAINING.get(parts[0], "")
-        if any(part.startswith(".") for part in parts) or (path.is_dir() and not reason):
+        place = path.relative_to(folder)
+        if path.is_dir() or any(part.startswith(".") for part in place.parts):
             continue
-        if reason:
-            left_out[f"{parts[0]}/" if len(parts) > 1 or path.is_dir() else parts[0]] = reason
-        elif path.suffix in ENDINGS or path.name == LICENCE:
-            files[place] = regular(path)
+        if found := _stays(place):
+            left_out[found[0]] = found[1]
         else:
-            left_out[place] = "no file of a model"
+            files[place.as_posix()] = regular(path)
     if (folder / CARD).is_file():
-        text = (folder / CARD).read_text(encoding="utf-8")
+        text = _card(folder / CARD)
         text = renamed(text, folder.resolve().name, name) if is_unedited(folder) else text
         files[CARD] = (with_metadata(text, metadata) if metadata else text).encode()
     elif metadata:
@@ -162,6 +171,23 @@ def check_name(name: str) -> None:
         raise UnmaskError(
             f"'{name}' is no name of the Hugging Face hub: give owner/name, of letters, digits, dots, - and _."
         ) from None
+
+
+def _card(path: Path) -> str:
+    """The text of a model card. Raises UnmaskError if it is too long, or not in UTF-8."""
+    try:
+        return bounded(path).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnmaskError(f"{path} cannot be read: {error}.") from None
+
+
+def _stays(place: Path) -> tuple[str, str] | None:
+    """What is not uploaded, a file or the outermost folder around it, and why; None for a file of the model."""
+    for one in (*reversed(place.parents[:-1]), place):
+        known = one.name in INSIDE if one != place else one.suffix in ENDINGS or one.name in NAMES
+        if why := OF_TRAINING.get(one.name, "" if known else "no part of a model"):
+            return f"{one.as_posix()}{'' if one == place else '/'}", why
+    return None
 
 
 def _shown(size: float) -> str:

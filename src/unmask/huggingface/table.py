@@ -135,6 +135,7 @@ class Table(Generic[Page]):
     variants       other tables of the same model type. `marks` selects the one that reads a config.json; the first one
                    without an obstacle writes a model
     marks          field -> the value in config.json that selects this variant
+    gguf           the architecture of llama.cpp that computes this model; "": none does
     kind           the kind of model that the folder holds
     processor      the class of the processor in these folders, and how its files are read and written
     """
@@ -161,6 +162,7 @@ class Table(Generic[Page]):
     parts: tuple[Part, ...] = ()
     variants: tuple[Table[Any], ...] = ()
     marks: Mapping[str, object] = field(default_factory=dict)
+    gguf: str = ""
     kind: Kind[Any] = SINGLE_STACK
     processor: ProcessorFiles[Any] = TOKENS
 

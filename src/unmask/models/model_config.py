@@ -40,6 +40,7 @@ class ModelConfig(Config, ABC):
     padding: int | None = 0
 
     hides = False  # whether it has a vector for masked patches, in addition to its tokens
+    unweighted = frozenset[str]()  # fields that no weight depends on, which continued pre-training may change
     about = ""  # the system in a sentence, where the first sentence of the page is about another one
 
     @property

@@ -85,6 +85,7 @@ class ModernBert(ModelConfig):
     padding: int = 50_283
 
     offers = frozenset({"bidirectional"})
+    unweighted = frozenset({"length", "every", "local", "global_base", "local_base"})
     sentence_encoder = True
 
     def __post_init__(self) -> None:

@@ -6,7 +6,16 @@ const KEPT_TEXT = 6000; // characters of a text that an address may have
 /** {tab, fields: {model, text, layer, …}} of the present address. */
 export function given() {
   const [tab, rest = ""] = location.hash.slice(1).split("?", 2);
-  return { tab: decodeURIComponent(tab), fields: Object.fromEntries(new URLSearchParams(rest)) };
+  return { tab: decoded(tab), fields: Object.fromEntries(new URLSearchParams(rest)) };
+}
+
+/** A part of an address without its escapes; as it is if one of them is damaged. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 /** Change fields of the address; null and "" remove one. `push` adds an entry to the history, if anything changes. */

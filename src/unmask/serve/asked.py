@@ -23,10 +23,19 @@ class Models(Protocol):
 
 
 class Asked:
-    """The fields of a request, and the model that it names. Methods raise UnmaskError for a field of another type."""
+    """The fields of a request, and the model that it names. Methods raise UnmaskError for a field of another type.
 
-    def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path) -> None:
-        self.models, self.fields, self.runs = models, fields, runs
+    runs  the folder of the runs
+    data  whether the client may see data of the training
+    """
+
+    def __init__(self, models: Models, fields: Mapping[str, Any], runs: Path, *, data: bool = True) -> None:
+        self.models, self.fields, self.runs, self.data = models, fields, runs, data
+
+    def require_data(self) -> None:
+        """Raises UnmaskError if the client may not see data of the training."""
+        if not self.data:
+            raise UnmaskError("This service shows no data of the training: start it with --training-data.")
 
     def text(self, name: str = "text", default: str | None = None) -> str:
         value = self.fields.get(name, default)

@@ -9,11 +9,11 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 from torch import Tensor
@@ -134,14 +134,26 @@ def _times(models: Mapping[str, Model], kept: Path, settled: Settled) -> Times:
 
     versions = f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}"
     key = f"{identity()}, {torch.get_num_threads()} threads, {settled.precision}, {versions}"
-    known = dict(read_json(kept)) if kept.is_file() else {}
-    found = known.get(key)
-    if isinstance(found, Mapping) and all(set(found.get(size, ())) == set(models) for size in SIZES):
+    known: dict[str, Any] = {}
+    with contextlib.suppress(UnmaskError):  # no file, or a damaged one
+        known = read_json(kept)
+    if _are_times(found := known.get(key), models):
         return found
     known[key] = {size: _measured(models, *shape) for size, shape in SIZES.items()}
     with contextlib.suppress(OSError):  # a folder that others own
         write_text(kept, json.dumps(known, indent=1) + "\n")
     return known[key]
+
+
+def _are_times(found: Any, names: Collection[str]) -> TypeGuard[Times]:
+    """Whether this holds a number for each size and each backend."""
+    sizes = [found.get(size) for size in SIZES] if isinstance(found, Mapping) else [None]
+    return all(
+        isinstance(times, Mapping)
+        and times.keys() == set(names)
+        and all(isinstance(one, int | float) and math.isfinite(one) for one in times.values())
+        for times in sizes
+    )
 
 
 def _measured(models: Mapping[str, Model], B: int, T: int) -> dict[str, float]:

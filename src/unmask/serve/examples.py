@@ -31,79 +31,92 @@ GENERAL = (
 SUM = "king - man + woman"
 
 
-def examples(opened: Opened) -> Data:
+def examples(opened: Opened, *, data: bool = True) -> Data:
     """{"items": at most MOST objects such as {"text"} or {"question", "context"}, "source": where they are from,
     "english": whether general English sentences fit the vocabulary}.
 
     They are dev rows of the run of the folder (long ones with a right answer first), or its samples, or held-out text
     of its corpus, or general sentences whose words the vocabulary knows. Without any of these, there are no items.
+
+    data  whether to show data of the training; without, only the general sentences
     """
     if opened.vectors is not None:
         return {"items": _of_vectors(opened.vectors), "source": "its vocabulary", "english": False}
-    sources = {
+    of_training = {
         "dev rows of its run": _of_dev_rows(opened.folder),
         "samples of its run": _of_samples(opened.folder),
         "held-out text of its corpus": _of_corpus(opened.folder),
-        "general sentences": _general(opened),
     }
-    english = any(True for _ in _general(opened))
-    for source, items in sources.items():
+    general = [*_general(opened)]
+    english = bool(general)
+    for source, items in ((of_training if data else {}) | {"general sentences": general}).items():
         if found := [*islice(items, MOST)]:
             return {"items": found, "source": source, "english": english}
     return {"items": [], "source": "", "english": english}
 
 
 def _of_dev_rows(folder: Path) -> Iterator[Data]:
-    rows, seen = [row for row in dev_rows.read(folder) if "input" in row], set[str]()
-    for row in sorted(rows, key=lambda row: (len(str(row["input"])) < SHORT, row.get("error", 0) > 0)):
+    rows, seen = [row for row in dev_rows.read(folder) if _named(row.get("input"))], set[str]()
+    for row in sorted(rows, key=lambda row: (len(str(row["input"])) < SHORT, _is_wrong(row))):
         if str(row["input"]) in seen:
             continue
         seen.add(str(row["input"]))
         yield _named(row["input"]) | {"expected": row["expected"]} if "expected" in row else _named(row["input"])
 
 
-def texts_of(opened: Opened) -> list[str]:
+def _is_wrong(row: Data) -> bool:
+    error = row.get("error", 0)
+    return isinstance(error, int | float) and error > 0
+
+
+def texts_of(opened: Opened, *, data: bool = True) -> list[str]:
     """Texts to search: those of the dev rows, held-out sentences of the corpus, and the general sentences, SEARCHED at
-    most of each."""
-    rows = (_named(row["input"]) for row in dev_rows.read(opened.folder) if "input" in row)
+    most of each; only the last without `data` of the training."""
+    if not data:
+        return [*GENERAL]
+    rows = (_named(row.get("input")) for row in dev_rows.read(opened.folder))
     found = [row["text"] for row in islice(rows, SEARCHED) if isinstance(row.get("text"), str)]
     return [*found, *(one["text"] for one in islice(_of_corpus(opened.folder), SEARCHED)), *GENERAL]
 
 
 def _named(item: Any) -> Data:
-    """An input of a request as an object."""
+    """An input of a request as an object; an empty one for a damaged input."""
     if isinstance(item, str):
         return {"text": item}
     if isinstance(item, list):
         return dict(zip(("text", "pair"), item, strict=False))
-    return {"text": " ".join(item["words"])} if "words" in item else dict(item)
+    if not isinstance(item, Mapping):
+        return {}
+    words = item.get("words")
+    return {"text": " ".join(map(str, words))} if isinstance(words, list) else dict(item)
 
 
 def _of_samples(folder: Path) -> Iterator[Data]:
     """The texts of the last line of samples.jsonl."""
     path = folder / "samples.jsonl"
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n") if path.is_file() else [""]
     try:
-        samples = json.loads(lines[-1])["samples"] if lines else []
-    except (ValueError, KeyError, TypeError):
+        samples = json.loads(lines[-1])["samples"]
+    except (ValueError, KeyError, TypeError, RecursionError):
         return
-    for one in samples:
+    for one in samples if isinstance(samples, list) else ():
         if isinstance(one, Mapping) and isinstance(one.get("text"), str) and not one.get("pictures"):
             yield {"text": one["text"]}
 
 
 def _of_corpus(folder: Path) -> Iterator[Data]:
-    """The first sentences of held-out documents."""
+    """The first sentences of held-out documents. Checksums are not compared: reading the whole corpus takes long."""
     path = folder / "run.json"
-    named = read_json(path).get("corpora") if path.is_file() else None
     try:
-        corpus = Corpus(Path(named[0])) if isinstance(named, list) and named else None
-        documents = () if corpus is None else corpus.split("heldout")
+        named = read_json(path).get("corpora") if path.is_file() else None
+        if not isinstance(named, list) or not named or not isinstance(named[0], str):
+            return
+        corpus = Corpus(Path(named[0]), verify=False)
+        documents, tokenizer = corpus.split("heldout"), corpus.tokenizer
     except UnmaskError:  # the corpus is gone, or holds no text
         return
     for document in documents:
-        assert corpus is not None
-        text = " ".join(corpus.tokenizer.decode(document.sentences[0]).split()[:WORDS])
+        text = " ".join(tokenizer.decode(document.sentences[0]).split()[:WORDS])
         if len(text.split()) > 3:
             yield {"text": text}
 

@@ -73,7 +73,7 @@ def _supported(loaded: Loaded[Any], folder: Path) -> Tokenizer:
     """The tokenizer of a model that llama.cpp reads. Raises UnmaskError for another model."""
     table, tokenizer = table_of(loaded.model.config), loaded.require_tokenizer(folder)
     fields = loaded.model.config.to_dict()
-    if table.model_type != "bert" or tokenizer.splitter.kind != "WordPiece":
+    if not table.gguf or tokenizer.splitter.kind != "WordPiece":
         what = f"a {table.model_type} with a {tokenizer.splitter.kind} vocabulary"
         raise UnmaskError(f"GGUF is written for BERT with WordPiece, and {folder} holds {what}: use --format onnx.")
     if fields["activation"] != "gelu":
@@ -86,7 +86,7 @@ def _write(loaded: Loaded[Model], tokenizer: Tokenizer, path: Path, *, eight_bit
     from gguf.quants import quantize
 
     fields = loaded.model.config.to_dict()
-    writer = gguf.GGUFWriter(path, "bert")
+    writer = gguf.GGUFWriter(path, table_of(loaded.model.config).gguf)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0 if eight_bits else gguf.LlamaFileType.MOSTLY_F16)
     writer.add_context_length(fields["length"])
     writer.add_embedding_length(fields["dim"])

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -78,11 +79,18 @@ def _inside(asked: Asked) -> Data:
 def _examples(asked: Asked) -> Data:
     """Items that fit the model, and how many rows `/rows` has."""
     opened = asked.opened
-    return examples(opened) | {"rows": sum("error" in row for row in dev_rows.read(opened.folder))}
+    rows = dev_rows.read(opened.folder) if asked.data else []
+
+    def compute() -> Data:
+        return examples(opened, data=asked.data)
+
+    found = EXAMPLES.get(opened.model, asked.data, compute) if opened.vectors is None else compute()
+    return found | {"rows": sum("error" in row for row in rows)}
 
 
 def _rows(asked: Asked) -> Data:
     """The dev rows of the run of the model, with its answers."""
+    asked.require_data()
     rows = dev_rows.read(asked.opened.folder)
     if not rows:
         raise UnmaskError(f"The folder of this model has no {dev_rows.FILE}, which `unmask finetune` writes.")
@@ -99,8 +107,12 @@ def _neurons(asked: Asked) -> Data:
 def _similar(asked: Asked) -> Data:
     """The words nearest to a "word" of a "sentence" in "texts"; without any, in the texts of the run of the model."""
     model, tokenizer = asked.reader
-    texts, layer = asked.texts("texts", 2_000) or texts_of(asked.opened), asked.number("layer", -1, -1, 1_000)
-    there = CONTEXTS.get(model, (layer, *texts), lambda: contexts(model, tokenizer, texts, layer))
+    given, layer = asked.texts("texts", 2_000), asked.number("layer", -1, -1, 1_000)
+
+    def compute() -> Contexts:
+        return contexts(model, tokenizer, given or texts_of(asked.opened, data=asked.data), layer)
+
+    there = CONTEXTS.get(model, (layer, asked.data, *given), compute)
     return similar(model, tokenizer, asked.text("word"), asked.text("sentence"), there, layer)
 
 
@@ -131,6 +143,7 @@ class Lately(Generic[Value]):
 
 LATELY = Lately[np.ndarray]()
 CONTEXTS = Lately[Contexts]()
+EXAMPLES = Lately[Data]()
 
 
 def _attention(asked: Asked) -> Data:
@@ -273,6 +286,7 @@ def _complexity(asked: Asked) -> Data:
 
 def _runs(asked: Asked) -> Data:
     """The runs of the folder, newest first; with "names" a comparison of those runs."""
+    asked.require_data()
     there = (
         {str(place.relative_to(asked.runs)): place for place in runs.find(asked.runs)} if asked.runs.is_dir() else {}
     )
@@ -312,17 +326,20 @@ VIEWS: dict[str, View] = {
 """Path -> view. The method is POST and the body is a JSON object, in which "model" names a model."""
 
 
-def routes(pool: Models, runs: Path = RUNS) -> list[Route]:
+def routes(pool: Models, runs: Path = RUNS, *, data: bool = True) -> list[Route]:
     """The routes of all views, for models of `pool` and the runs below the folder `runs`.
+
+    data  whether they show data of the training
 
     Views are computed in threads, AT_ONCE at a time. A view that cannot be computed raises UnmaskError, which the
     application turns into a response.
     """
     room = ThreadPoolExecutor(AT_ONCE, "unmask-view")
-    return [Route(path, _endpoint(view, pool, runs, room), methods=["POST"]) for path, view in VIEWS.items()]
+    made = partial(Asked, pool, runs=runs, data=data)
+    return [Route(path, _endpoint(view, made, room), methods=["POST"]) for path, view in VIEWS.items()]
 
 
-def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(view: View, made: Callable[[Any], Asked], room: Executor) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         settings = request.app.state.service.settings
         async with in_time(settings.seconds):
@@ -335,7 +352,7 @@ def _endpoint(view: View, pool: Models, runs: Path, room: Executor) -> Callable[
                 if characters > settings.view:
                     most = f"{settings.view:,} characters, not {characters:,}"
                     raise Refusal(413, f"A view accepts {most}; shorten the text.")
-                return view(Asked(pool, fields, runs))
+                return view(made(fields))
 
             return await while_there(request, answered(request, look, room))
 

@@ -51,9 +51,9 @@ class FileForm(Form):
 
     def item(self, row: Any) -> Input | None:
         """The bytes of the file of a row; None for a part of a file, a large one, and one that is kept elsewhere."""
-        alone = self.made(place=row.place, source=row.source)
-        if isinstance(row, type(alone)) and type(row) is not type(alone):
+        if getattr(row, OTHER, None) is not None:
             return None  # two items
+        alone = self.made(place=row.place, source=row.source)
         source = Path(row.source) if isinstance(row.source, str) else row.source
         if isinstance(source, Path) and source.is_file() and source.stat().st_size <= SMALL:
             source = source.read_bytes()

@@ -95,6 +95,7 @@ BERT = Table(
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
+    gguf="bert",
 )
 
 # RoBERTa's classifier has its own dense layer instead of the pooler.

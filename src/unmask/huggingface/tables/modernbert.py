@@ -51,7 +51,10 @@ def _every(kinds: Any, place: Path) -> int:
 
 def _base(positions: Any, kind: str, default: Any, place: Path) -> Any:
     """The base of the rotary positions of a kind of layers. Raises UnmaskError for rotary positions of another form."""
-    fields = positions.get(kind) or {} if isinstance(positions, Mapping) else None
+    if others := positions.keys() - BASES.keys() if isinstance(positions, Mapping) else {repr(positions)}:
+        known = " and ".join(BASES)
+        raise UnmaskError(f"{place}: {ROTARY} has {', '.join(sorted(others))}, and only {known} are supported.")
+    fields = positions.get(kind) or {}
     if not isinstance(fields, Mapping) or fields.get("rope_type", "default") != "default":
         raise UnmaskError(f"{place}: {ROTARY} of {kind} = {fields!r} is not supported; only the type 'default' is.")
     if other := fields.keys() - {"rope_type", "rope_theta"}:

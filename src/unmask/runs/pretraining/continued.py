@@ -26,7 +26,7 @@ from unmask.train import checkpoint
 from unmask.types import Head
 
 TRAINED = ("dropout", "embedding_dropout", "attention_dropout", "hidden_dropout", "head_dropout", "drop_path", "tbptt")
-"""Fields of a model that are training settings; all others belong to its weights."""
+"""Fields of a model that are training settings; all others, except `ModelConfig.unweighted`, belong to its weights."""
 
 STARTED = ("std", "cutoff", "positions", "vocabulary", "padding", "start", "end")
 """Fields of a model that only new weights need, or that the tokenizer determines."""
@@ -78,19 +78,21 @@ class Origin:
                 raise UnmaskError(objective.mismatch(corpus.folder, self.folder))
 
     def settle(self, wanted: Config, settings: Mapping[str, Any]) -> ModelConfig:
-        """The sizes of the folder with the dropout of `wanted`, and with the settings of the objective.
+        """The sizes of the folder with the dropout and the unweighted fields of `wanted`, and with the settings of the
+        objective.
 
         Raises UnmaskError if `wanted` has other sizes.
         """
         own = {name: value for name, value in settings.items() if hasattr(wanted, name)}
         stored, given = self.model.replace(**settings).to_dict(), wanted.replace(**own).to_dict()
-        for name in stored.keys() - {*TRAINED, *STARTED}:
+        free = {*TRAINED, *self.model.unweighted}
+        for name in stored.keys() - {*free, *STARTED}:
             if stored[name] != given.get(name):
                 raise UnmaskError(
                     f"Continued pre-training keeps the sizes of the model: {name} is {stored[name]} in {self.folder}, "
                     f"not {given.get(name)}; leave it out, or use Pretraining.starting_from."
                 )
-        return self.model.replace(**{name: given[name] for name in TRAINED if name in stored}, **settings)
+        return self.model.replace(**{name: given[name] for name in free & stored.keys()}, **settings)
 
     def build(
         self,

@@ -18,7 +18,7 @@ FEW = 1_000_000
 
 def write(folder: Path, trained: Trained, asked: Asked) -> None:
     """Write README.md beside the vectors, unless it was edited."""
-    from unmask.huggingface.card import Card, Opened, write_card
+    from unmask.huggingface.card import Card, Opened, quoted, write_card
     from unmask.runs import cards
 
     vectors, facts, config = trained.vectors, trained.facts, asked.config
@@ -33,10 +33,10 @@ def write(folder: Path, trained: Trained, asked: Asked) -> None:
         "from gensim.models import KeyedVectors",
         "from safetensors.numpy import load_file",
         "",
-        f'with open("{name}/words.json", encoding="utf-8") as file:',
+        f'with open({quoted(f"{name}/words.json")}, encoding="utf-8") as file:',
         '    words = json.load(file)["words"]',
         f"vectors = KeyedVectors({vectors.dim})",
-        f'vectors.add_vectors(words, load_file("{name}/vectors.safetensors")["vectors"])',
+        f'vectors.add_vectors(words, load_file({quoted(f"{name}/vectors.safetensors")})["vectors"])',
         "print(vectors.most_similar(words[0]))",
         "```",
     ]

@@ -48,7 +48,7 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
         Route(operation.path, api.endpoint(operation.path), methods=[operation.method.upper()])
         for operation in openapi.OPERATIONS
     ]
-    routes += views.routes(pool)
+    routes += views.routes(pool, data=access.data)
     middleware = [Middleware(Guard, service=service, access=access, public=_files(PAGE))]
     if access.origins:
         headers = ["authorization", "content-type"]

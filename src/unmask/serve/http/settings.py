@@ -79,11 +79,13 @@ class Access:
     origins  origins of other pages that may read answers, such as `https://example.org`
     hosts    names that the Host header may have, against DNS rebinding, by which another page passes for this one;
              empty: any
+    data     whether clients see data of the training: dev rows, texts of the corpus, and the runs
     """
 
     keys: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    data: bool = True
 
     def __post_init__(self) -> None:
         for origin in self.origins:

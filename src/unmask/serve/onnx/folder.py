@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from unmask import huggingface
 from unmask.errors import UnmaskError
 from unmask.files import atomic
-from unmask.huggingface.hub import is_name, model_folder
+from unmask.huggingface.hub import is_name, model_folder, name_of
 from unmask.models.model import Model
 from unmask.serve.onnx import drift
 from unmask.serve.onnx.graph import EncoderGraph, graph_of, quiet, write
@@ -179,8 +180,10 @@ def graph_in(folder: Path) -> Path:
     places = [place / name for place in (folder / INSIDE, folder) for name in (FUSED, PLAIN)]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
+        copied = "copy the model out of the cache of the hub, and then " if name_of(folder) else ""
+        own = "COPY" if copied else shlex.quote(str(folder))
         raise UnmaskError(
-            f"{folder} has no graph for ONNX Runtime: write one with unmask export --model {folder} --fuse."
+            f"{folder} has no graph for ONNX Runtime: {copied}write one with unmask export --model {own}."
         )
     return found
 
