@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from unmask.errors import UnmaskError
 from unmask.runs.front.training import finetune
 from unmask.serve.predictor import Predictor
+from unmask.tasks.registry import task_learned_by
 
-LABELS, NUMBERS = "classification", "regression"
 COLUMNS = {1: ("text",), 2: ("text1", "text2")}
 """Texts of an input -> their columns in the file of the rows."""
 
@@ -35,7 +35,7 @@ class TextEstimator(BaseEstimator):
     verbose        show the progress
     """
 
-    _task = LABELS
+    _kind = "classifier"
 
     def __init__(
         self,
@@ -75,7 +75,13 @@ class TextEstimator(BaseEstimator):
                 "search or a cross-validation leave out= away, because every fit has a model of its own."
             )
         self.run_ = finetune(
-            str(self.model), rows, out=folder, task=self._task, seeds=1, quiet=not self.verbose, **settings
+            str(self.model),
+            rows,
+            out=folder,
+            task=task_learned_by(self._kind),
+            seeds=1,
+            quiet=not self.verbose,
+            **settings,
         )
         self.folder_ = folder
         self._open()
@@ -163,7 +169,7 @@ class TextClassifier(ClassifierMixin, TextEstimator):
 class TextRegressor(RegressorMixin, TextEstimator):
     """Predicts a number for each text, or pair of texts."""
 
-    _task = NUMBERS
+    _kind = "regressor"
 
     def predict(self, X: Iterable[Any]) -> np.ndarray:
         """[N] the number of each text."""

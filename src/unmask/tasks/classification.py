@@ -57,7 +57,7 @@ class Classification(OneLabel, TextTask):
     rows_class = ClassificationRows
     options_class = ClassificationOptions
     panel = "classify"
-    pipeline = "text-classification"
+    pipeline, estimator = "text-classification", "classifier"
     rows_are = "texts with a label"
     references_are = f"logistic regression on {PARTS}"
     written = Written

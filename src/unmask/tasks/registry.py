@@ -28,6 +28,11 @@ def usual_task() -> str:
     return next(iter(TASKS))
 
 
+def task_learned_by(estimator: str) -> str:
+    """The name of the task that an estimator of scikit-learn of a kind learns (`Task.estimator`)."""
+    return next(name for name, task in TASKS.items() if task.estimator == estimator)
+
+
 def task_named(name: str) -> type[Task]:
     """The task of this name. Raises UnmaskError, with the nearest name, for an unknown one."""
     if name not in TASKS:

@@ -33,7 +33,7 @@ class Regression(OneScore, TextTask):
     rows_class = TextRows
     options_class = TextOptions
     panel = "classify"
-    pipeline = "text-classification"
+    pipeline, estimator = "text-classification", "regressor"
     rows_are = "texts with a score"
     references_are = f"ridge regression on {PARTS}"
     written = WrittenScores

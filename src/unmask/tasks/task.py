@@ -70,6 +70,7 @@ class Task(Objective):
     panel      the panel of the page for its inputs and answers (page/answers.js)
     gives      description of its answers, for a list of models
     pipeline   the name of the task on the Hugging Face hub and in `transformers.pipeline`; "" if it has none
+    estimator  the kind of estimator of scikit-learn that learns it from texts: "classifier", "regressor"; "" for none
 
     The answer to a row is an array, [1, C] for a text or a pair, [W, C] for words of a sentence, or that of `merge`.
     """
@@ -101,6 +102,7 @@ class Task(Objective):
     panel: ClassVar[str] = ""
     gives: ClassVar[str] = ""
     pipeline: ClassVar[str] = ""
+    estimator: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         if cls.written is not None and "written" in vars(cls):

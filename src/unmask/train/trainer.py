@@ -197,9 +197,8 @@ class Trainer:
         if found is not None:
             yield from self._load(found)
         yield Opened(self.step)
-        evaluation = 0.0
+        evaluation, began = 0.0, time.monotonic()
         if self.evaluate is not None and config.evaluate_every is not None and self.step == 0:
-            began = time.monotonic()
             yield from self._evaluated()
             evaluation = time.monotonic() - began
             if note := crowded(evaluation, config.evaluate_every, None if known else config.minutes):
@@ -245,8 +244,8 @@ class Trainer:
 
     def _pace(self) -> Pace:
         """Measure the time and memory of a step."""
-        minutes = self.config.minutes
-        return calibrate(self.engine, phases_of(self.data), self._totals, None if minutes is None else 60 * minutes)
+        budget = 60 * self.config.minutes if self.config.minutes else None
+        return calibrate(self.engine, phases_of(self.data), self._totals, budget)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
         """The number of steps of the whole run, the same on every rank; `evaluation` and `spent` are in seconds."""
