@@ -94,6 +94,14 @@ def test_texts_become_a_corpus_beside_the_run_and_change_with_their_files(
     two = corpora("runs/two")
     assert len(two) == 2
     assert max(Corpus(one).split("train").tokens for one in two) > tokens
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["pretrain", "bert-tiny", "--data", "notes", "--out", "runs/three", "--per", "fil", *SHORT])
+    assert "There is no value of --per: 'fil'; did you mean 'file'?" in capsys.readouterr().err
+    main(["pretrain", "bert-tiny", "--data", "notes", "--out", "runs/three", "--per", "file", "--sentences", "none",
+          *SHORT, "--layers", "1", "--dim", "16"])  # fmt: skip
+    (files,) = Path("runs/three-data").glob("corpus-*")
+    assert sum(Corpus(files).split(name).documents for name in ("train", "heldout")) == 2
 
 
 def test_a_model_is_not_given_an_objective_that_it_cannot_learn(

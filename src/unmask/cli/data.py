@@ -5,15 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from unmask.cli import media
 from unmask.cli.ending import suggest
-from unmask.cli.options import reading, text_options
+from unmask.cli.options import PER, reading, text_options
 from unmask.cli.parser import add_group, add_verb
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, unknown
 from unmask.files import MANIFEST
 
 if TYPE_CHECKING:
@@ -233,18 +233,25 @@ def embedded_corpus(kind: str, *, build: bool = True) -> str:
     return str(folder)
 
 
-def texts_corpus(texts: list[str], out: str, kind: str, start: str | None, *, build: bool = True) -> str:
+def texts_corpus(
+    texts: list[str], out: str, kind: str, start: str | None, how: Mapping[str, str], *, build: bool = True
+) -> str:
     """The folder beside a run of the corpus of its texts; it is built if it does not exist yet.
 
     kind   of the tokens of a new vocabulary          start  folder whose tokenizer the corpus has instead, or None
+    how    values that differ from READING
+
+    Raises UnmaskError for a value of `per` that does not exist, and if there are no such texts.
     """
     from unmask.runs.front.given import corpus_place
 
-    folder = corpus_place(out, texts, kind, start)
+    if how.get("per", READING["per"]) not in PER:
+        raise unknown("value of --per:", how["per"], PER)
+    folder = corpus_place(out, texts, kind, start, *how.items())
     if build:
         vocabulary = dict.fromkeys(USUAL) if start else USUAL | {"kind": kind}
         said = f"Building a corpus of the texts, in {folder}; unmask corpus build has more settings."
-        _build_once(folder, said, **vocabulary, data=texts, tokenizer=start)
+        _build_once(folder, said, **vocabulary, **how, data=texts, tokenizer=start)
     return str(folder)
 
 

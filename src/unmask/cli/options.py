@@ -8,14 +8,13 @@ from typing import Any
 
 from unmask.errors import UnmaskError
 
+PER = ("blank-line", "line", "file")
 ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
 
 
 def text_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of reading text from files."""
-    parser.add_argument(
-        "--per", choices=["blank-line", "line", "file"], default="blank-line", help="what ends a document"
-    )
+    parser.add_argument("--per", choices=PER, default="blank-line", help="what ends a document")
     parser.add_argument(
         "--column", default="text", metavar="NAME", help="column or key of the text in JSONL, CSV, TSV and Parquet"
     )

@@ -74,7 +74,8 @@ def _add_pretrain(verbs: Any) -> None:
         nargs="+",
         default=[],
         metavar="PATH",
-        help="texts, pictures, recordings or records; texts become a corpus beside --out",
+        help="texts, pictures, recordings or records; texts become a corpus beside --out, read by --per, --column and "
+        "--encoding as in unmask corpus build",
     )
     model = sub.group("the model")
     model.add_argument(
@@ -189,9 +190,10 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             config.resumed, lambda: recipes.timed(config, file.facts["config"]), batch_size="rows.batch"
         )
         facts = file.facts
-    texts: list[str] = []
+    texts, how = list[str](), dict[str, str]()
     if options.data and not config.objective.plain:
         texts, options.data = options.data, []
+        how = {name: overrides.pop(name) for name in data.READING if name in overrides}
     options.corpus = [*options.corpus, *options.data] or ([] if texts else facts.get("corpora", []))
     config = recipes.overridden(config, overrides, resumed=options.resume)
     if options.fields:
@@ -217,7 +219,8 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     build = distributed.is_main()
     if texts:
         checkpoint.refuse_taken(Path(options.out), resume=options.resume)
-        options.corpus.append(data.texts_corpus(texts, options.out, config.model.token_kind, config.start, build=build))
+        kind = config.model.token_kind
+        options.corpus.append(data.texts_corpus(texts, options.out, kind, config.start, how, build=build))
     elif not options.corpus:
         options.corpus = [data.without_any(config, build=build)]
     distributed.barrier()
