@@ -46,19 +46,21 @@ class Stopped(UnmaskError):
     """A signal ended a run, which can be continued; the message says how."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UnmaskError:
+def unknown(kind: str, name: str, known: Iterable[str], where: object = "") -> UnmaskError:
     """An `UnmaskError` for an unknown name, which suggests the most similar known name.
+
+    where  the file that lacks it
 
     >>> str(unknown("field", "stepz", ["steps", "minutes"]))
     "There is no field 'stepz'; did you mean 'steps'? Known: minutes, steps."
     """
-    names = sorted(known)
+    names, missing = sorted(known), f"There is no {kind} '{name}'{f' in {where}' if where else ''}"
     likeliest = nearest(name, names)
     hint = f"; did you mean '{likeliest}'?" if likeliest else "."
     if len(names) > MANY:
         similar = difflib.get_close_matches(name, names, n=SIMILAR, cutoff=0.0)
-        return UnmaskError(f"There is no {kind} '{name}'{hint} The most similar of {len(names)}: {', '.join(similar)}.")
-    return UnmaskError(f"There is no {kind} '{name}'{hint} Known: {', '.join(names) or 'none'}.")
+        return UnmaskError(f"{missing}{hint} The most similar of {len(names)}: {', '.join(similar)}.")
+    return UnmaskError(f"{missing}{hint} Known: {', '.join(names) or 'none'}.")
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

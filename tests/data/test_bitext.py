@@ -265,10 +265,10 @@ def test_utf16_with_a_mark_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "columns", "message"),
     [
-        ("a.tsv", "en\tde\na\tb\n", ("en", "fr"), "no column in .* 'fr'"),
+        ("a.tsv", "en\tde\na\tb\n", ("en", "fr"), "no column 'fr' in "),
         ("a.tsv", "en\tde\na\tb\n", ("en", "en"), "cannot both be the column en"),
-        ("a.tsv", "a\tb\n", ("1", "3"), "no column in .* '3'"),
-        ("a.tsv", "a\n", None, "no column in .* '2'"),
+        ("a.tsv", "a\tb\n", ("1", "3"), "no column '3' in "),
+        ("a.tsv", "a\n", None, "no column '2' in "),
         ("a.tsv", "en\tde\n", None, "no rows"),
         ("a.tsv", "\t\n \t \n", None, "empty"),
         ("a.csv", "Q,A\n,\n , \n", None, "has no pair of sentences.*both empty: 2"),

@@ -132,7 +132,7 @@ BAD = {
     "a.gz": (b"no gzip", "it is damaged or cut short: Not a gzipped file"),
     "cut.txt.gz": (gzip.compress(b"one two three\n\n" * 500)[:-9], "it is damaged or cut short"),
     "b.jsonl": (b'{"text": "a"}\n{"text": \n{"text": "c"}\n', "line 2 is not valid JSON"),
-    "c.tsv": (b"id\tbody\n1\ta\n", "There is no column in "),
+    "c.tsv": (b"id\tbody\n1\ta\n", "There is no column 'text' in "),
     "d.csv": (b"text,n\na,1\nb\n", "line 3 has 1 field, but the first line has 2"),
     "e.txt": ("caf\u00e9".encode("latin-1"), "line 1 is not UTF-8 text"),
     "f.parquet": (b"PAR1", "it is damaged or not Parquet"),

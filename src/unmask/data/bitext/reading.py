@@ -199,7 +199,7 @@ def _columns(name: str, names: Sequence[str], wanted: tuple[str, str] | None) ->
     source, target = (column if column in names else f"{NESTED}{column}" for column in wanted)
     for column, asked in ((source, wanted[0]), (target, wanted[1])):
         if column not in names:
-            raise unknown(f"column in {name}", asked, names)
+            raise unknown("column", asked, names, name)
     if source == target:
         raise UnmaskError(f"Sources and targets of {name} cannot both be the column {source}.")
     return source, target

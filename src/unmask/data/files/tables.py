@@ -258,7 +258,7 @@ def _delimited(
     if any("\r" in name for name in names):
         raise UnmaskError(f"The lines of {path} end with CR only; save it with the line ends LF or CRLF.")
     if column is not None and column not in names:
-        raise unknown(f"column in {path}", column, names)
+        raise unknown("column", column, names, path)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None and column is None:
         raise UnmaskError(f"{path} has two columns called '{twice}'; rename one.")
@@ -317,7 +317,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
         with parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names
             if column is not None and column not in names:
-                raise unknown(f"column in {path}", column, names)
+                raise unknown("column", column, names, path)
             batches = file.iter_batches(batch_size=1024, columns=None if column is None else [column])
             yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
     except FileNotFoundError:
@@ -338,7 +338,7 @@ def _records(source: Path | str, values: Iterable[tuple[int, Any]], column: str 
             raise UnmaskError(f"{source}:{number} must be a JSON object, not {kind_of(value)}.")
         row = flatten(value)
         if column is not None and column not in row:
-            raise unknown(f"column in {source}:{number}", column, row)
+            raise unknown("column", column, row, f"{source}:{number}")
         yield number, row
 
 

@@ -69,7 +69,7 @@ def understand(
     labels = _split(label, table) if labelled and label is not None else []
     for name in (text, pair, *labels):
         if name is not None and name not in table.columns:
-            raise unknown(f"column in {path}", name, table.columns)
+            raise unknown("column", name, table.columns, path)
     if pair is not None and text is None:
         raise UnmaskError(f"The second text of {path} is {pair}; give the column of the first one too (--text).")
     words = text if text is not None else column_of(table.columns, WORDS)

@@ -136,7 +136,7 @@ def _columns(path: Path, names: Sequence[str], given: Mapping[str, str | None]) 
     columns = {role: name for role, name in given.items() if name is not None}
     for name in columns.values():
         if name not in names:
-            raise unknown(f"column in {path}", name, names)
+            raise unknown("column", name, names, path)
     if ("text" in columns) != ("pair" in columns):
         missing = "second text (pair)" if "text" in columns else "first text (text)"
         raise UnmaskError(f"Give the column of {path} for the {missing}; it has: {', '.join(names[:30])}.")

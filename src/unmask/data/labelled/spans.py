@@ -151,7 +151,7 @@ def _is_span(value: Any) -> bool:
 def _text_column(path: Path, table: Table, name: str | None) -> str:
     if name is not None:
         if name not in table.columns:
-            raise unknown(f"column in {path}", name, table.columns)
+            raise unknown("column", name, table.columns, path)
         return name
     nested = [column for column in table.columns if column.startswith("data.")]
     found = next((column for column in _TEXTS if column in table.columns), nested[0] if len(nested) == 1 else None)
