@@ -494,5 +494,5 @@ def test_answers_on_a_terminal(folder):
     vector = predictor(["film"])[0]["embedding"]
     shown = " ".join(f"{x:+.4f}" for x in vector[:4])
     assert lines[0] == f"[{shown} …] 32 numbers, norm 1.000  film"
-    assert lines[1] == f"{predictor([('film', 'cat')])[0]['similarity']:.3f}  film\tcat"
-    assert lines[2] == "1.000  film\tfilm"
+    assert lines[1] == f"similarity {predictor([('film', 'cat')])[0]['similarity']:.3f}  film\tcat"
+    assert lines[2] == "similarity 1.000  film\tfilm"
