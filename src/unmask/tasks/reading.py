@@ -43,8 +43,11 @@ def read(path: Path, task: str, rows: Rows | None = None, *, scoring: bool = Fal
         if not folder:
             raise UnmaskError(f"There is no file {path}.")
         tables = [one.name for one in sorted(path.iterdir()) if one.is_file() and "train" in one.name]
-        one = f", such as {path / tables[0]}" if tables else ""
-        raise UnmaskError(f"{path} is a folder: name a file in it{one}, or --benchmark NAME for the folder of one.")
+        if tables:
+            one = path / tables[0]
+            raise UnmaskError(f"{path} is a folder: name a file in it, such as {one}, or give its --benchmark NAME.")
+        others = " or ".join(name for name, one in TASKS.items() if one.folders)
+        raise UnmaskError(f"{path} is a folder, not a file; a folder is for --task {others}.")
     for name, other in TASKS.items():
         if path.is_file() and other.owns(path) and not kind.owns(path):
             raise _of_another(path, name, task)
