@@ -16,6 +16,7 @@ from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
 from unmask.tasks import Classification, Regression, Tagging, evaluating, task_of
 from unmask.tasks.lengths import windows
+from unmask.tasks.reading import read
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +240,9 @@ def test_evaluating_gives_the_mode_back():
     with pytest.raises(RuntimeError), evaluating(model):
         raise RuntimeError
     assert model.training
+
+
+def test_a_folder_with_tables_is_answered_by_one_of_them(tmp_path):
+    (tmp_path / "train.tsv").write_text("text\tlabel\na\tb\n")
+    with pytest.raises(UnmaskError, match=r"is a folder: name a file in it, such as .*train\.tsv, or give its --bench"):
+        read(tmp_path, "classification")
