@@ -12,16 +12,13 @@ after every system, and --resume continues from it.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import ten_million
 from bench import common
 from bench.common import Result, Settings
-from bench.table import markdown
 from unmask.types import Batch
 
 TASKS = ("sst2", "cola")
@@ -96,32 +93,9 @@ def cells(system: Result) -> list[str]:
     ]
 
 
-def line(system: Result) -> str:
-    """The result of one system in a line."""
-    return ", ".join(f"{head} {cell}" for head, cell in zip(HEADER, cells(system), strict=True))
-
-
 def main() -> None:
-    options = parse()
-    common.need("torch", "sklearn", "scipy")
-    facts = common.begin(options, {**ten_million.asked(options), "steps": options.steps}, systems={})
-    with ten_million.place(options) as folder:
-        bench = ten_million.Bench(options, Path(folder), TASKS)
-        facts["text"] = bench.facts
-        titles = {name: name for name in options.systems}
-        failed = common.measure_systems(titles, facts, options.out, partial(measure, bench), line)
-    if facts["systems"]:
-        shown = markdown([HEADER, *map(cells, facts["systems"].values())])
-        print("\n" + "\n\n".join([shown, *ten_million.sentences(facts["text"], facts["run"])]))
-    common.leave_without(failed)
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ten_million.add_options(parser, minutes=0.0, folder="runs/masking")
-    parser.add_argument("--steps", type=int, default=2_000, help="of each system (default: %(default)s)")
-    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS), metavar="SYSTEM")
-    return ten_million.settle(parser.parse_args())
+    options = ten_million.parse_steps(__doc__ or "", "runs/masking", list(SYSTEMS))
+    ten_million.compare(options, TASKS, HEADER, cells, measure)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ import tasks_data
 import ten_million_text
 from bench import common
 from bench.common import Result, Settings
+from bench.table import markdown
 from unmask.errors import UnmaskError
 
 WORDS = 10_200_000  # of which about 10 million are left to learn from
@@ -317,6 +318,43 @@ def place(options: argparse.Namespace) -> AbstractContextManager[str]:
     if options.quick:
         return tempfile.TemporaryDirectory(prefix="unmask-benchmark-")
     return nullcontext(options.folder)
+
+
+def parse_steps(text: str, folder: str, systems: Sequence[str]) -> argparse.Namespace:
+    """The options of a script that compares systems after the same steps; `text` describes it."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, minutes=0.0, folder=folder)
+    parser.add_argument("--steps", type=int, default=2_000, help="of each system (default: %(default)s)")
+    parser.add_argument("--systems", nargs="+", choices=systems, default=systems, metavar="SYSTEM")
+    return settle(parser.parse_args())
+
+
+def compare(
+    options: argparse.Namespace,
+    tasks: Sequence[str],
+    header: Sequence[str],
+    cells: Callable[[Result], list[str]],
+    measure: Callable[[Bench, str], Result],
+) -> None:
+    """Measure the systems of `parse_steps`, and print their table.
+
+    measure  (the text and tasks in common, name of a system) -> its results      cells  results -> a row of the table
+    """
+
+    def line(system: Result) -> str:
+        return ", ".join(f"{head} {cell}" for head, cell in zip(header, cells(system), strict=True))
+
+    common.need("torch", "sklearn", "scipy")
+    facts = common.begin(options, {**asked(options), "steps": options.steps}, systems={})
+    with place(options) as folder:
+        bench = Bench(options, Path(folder), tasks)
+        facts["text"] = bench.facts
+        titles = {name: name for name in options.systems}
+        failed = common.measure_systems(titles, facts, options.out, partial(measure, bench), line)
+    if facts["systems"]:
+        shown = markdown([header, *map(cells, facts["systems"].values())])
+        print("\n" + "\n\n".join([shown, *sentences(facts["text"], facts["run"])]))
+    common.leave_without(failed)
 
 
 # ------------------------------------------------------------------------------------------------ tables

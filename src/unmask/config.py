@@ -69,8 +69,8 @@ SAME: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("fp16", "half"), ("precision=fp16",)),
     **dict.fromkeys(("use_cpu", "no_cuda"), ("device=cpu",)),
 }
-"""A name in `transformers`, fairseq or sentence-transformers -> the names here that mean the same, the first of which
-that a verb or a config has is taken; `name=value` for a switch that sets a value."""
+"""A name in `transformers`, fairseq or sentence-transformers -> the names here that mean the same. The first one
+that the verb or the config has is used; `name=value` stands for a switch that sets a value."""
 
 INSTEAD: dict[str, str] = {
     **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), _BATCH),

@@ -247,7 +247,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(folder):
 def test_what_is_no_model_or_no_name_is_refused(folder, tmp_path, capsys):
     for arguments, why in (
         ([str(tmp_path), NAME], "it has no config.json"),
-        ([str(folder), "a/b/c"], "'a/b/c' is no name of the Hugging Face hub"),
+        ([str(folder), "a/b/c"], "'a/b/c' is not a valid name on the Hugging Face hub"),
     ):
         with pytest.raises(SystemExit):
             main(["push", *arguments])

@@ -32,13 +32,13 @@ def _is_needed(action: argparse.Action) -> bool:
     return action.required or getattr(action, "needed", False)
 
 
-class Layout:
+class Layout(argparse.HelpFormatter):
     """Shows required options first, the default of every option that has one, and a usage of one or two lines."""
 
     def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
         either = [action for group in groups if group.required for action in group._group_actions]
         if prefix == "" or any(isinstance(one, argparse._SubParsersAction) for one in actions):
-            super().add_usage(usage, [one for one in actions if not one.option_strings], groups, prefix)  # type: ignore[misc]
+            super().add_usage(usage, [one for one in actions if not one.option_strings], groups, prefix)
             return
         shown: list[argparse.Action] = []
         for action in _required_first(actions):
@@ -47,10 +47,10 @@ class Layout:
             elif action in either or not action.option_strings:
                 shown.append(action)
         shown.append(argparse._StoreAction([], "options", nargs="?", metavar="options"))
-        super().add_usage(usage, shown, groups, prefix)  # type: ignore[misc]
+        super().add_usage(usage, shown, groups, prefix)
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
-        super().add_arguments(_required_first(actions))  # type: ignore[misc]
+        super().add_arguments(_required_first(actions))
 
     def _get_help_string(self, action: argparse.Action) -> str:
         text, default = action.help or "", action.default
@@ -172,7 +172,7 @@ def _kind_of(owner: Config, name: str) -> Any:
     return next((one for one in (hint, *typing.get_args(hint)) if one in VALUES), str)
 
 
-# ------------------------------------------------------------------------------------------------ what is asked for
+# ------------------------------------------------------------------------------------------------ more on demand
 
 More = Callable[[Any, list[str], dict[str, str], bool], None]
 """Adds options to the help of a verb: (parser, arguments of the parser, fields, whether every field is asked for)."""

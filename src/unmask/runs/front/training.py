@@ -148,7 +148,7 @@ def finetune(
                      polars or `datasets`. Rows are written beside `out`. Without dev rows, a tenth of the others
     out              folder of the run
     task             the task that the rows are labelled for (default: the one that `unmask finetune` finds)
-    seeds            number of runs, of which the best on the dev rows is kept (3 below 10,000 rows)
+    seeds            number of runs; the one with the best dev score is kept (3 below 10,000 rows)
     track            trackers: tensorboard, wandb, mlflow, trackio
     listeners, quiet, resume, overwrite  as for `unmask.pretrain`
     fields           any field that `unmask finetune --task NAME --fields` lists, such as strategy="lora"
