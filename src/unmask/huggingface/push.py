@@ -169,7 +169,7 @@ def check_name(name: str) -> None:
         validate_repo_id(name)
     except HFValidationError:
         raise UnmaskError(
-            f"'{name}' is not a valid name on the Hugging Face hub: write owner/name with letters, digits, dots, - and _."
+            f"'{name}' is not a valid name on the Hugging Face hub: write owner/name, of letters, digits, ., - and _."
         ) from None
 
 
