@@ -1,0 +1,67 @@
+"""The sample of documents from which a vocabulary is learned: the same for any division of the documents into parts."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+
+from unmask.data.text.building import TRAIN, Tally, deal, digest_of, divided, normal
+from unmask.data.text.reading import TextDocument
+
+BUDGET = 200_000_000  # bytes, as in the functions that learn a vocabulary
+
+
+class Sample:
+    """The distinct documents with the smallest keys, as many as fit into `budget` bytes, in the order of reading.
+
+    The key of a document is a part of the digest of its text. So copies have the same key, and the sample of several
+    parts has the documents that the sample of all documents has.
+
+    documents  number of documents so far that have words
+    empty      number of documents so far without words
+    """
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self.budget, self.documents, self.empty = budget, 0, 0
+        self._texts: dict[bytes, str] = {}
+        self._largest: list[tuple[int, bytes, int]] = []  # a heap of (- key, digest, size in bytes)
+        self._held, self._bound = 0, 1 << 64  # size of all texts; keys of documents that did not fit are not below it
+
+    def read(self, texts: Iterable[str], report: Callable[[int], None] | None = None) -> Sample:
+        """Add texts, and return the sample. `report` is called with the number of documents so far."""
+        for text in texts:
+            content = normal(text)
+            if not content:
+                self.empty += 1
+                continue
+            self.documents += 1
+            if report is not None and self.documents % 1_000 == 0:
+                report(self.documents)
+            digest = digest_of(content)
+            key = int.from_bytes(digest[8:], "big")
+            if key < self._bound and digest not in self._texts:
+                self._texts[digest] = text
+                heapq.heappush(self._largest, (-key, digest, len(content)))
+                self._held += len(content)
+                while self._held > self.budget and len(self._texts) > 1:
+                    self._leave_out()
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts.values())
+
+    def training(self, heldout: float) -> Iterator[str]:
+        """The texts that a corpus does not hold out. In a corpus of few documents, all much larger than usual, they may
+        be fewer."""
+        if len(self._texts) == 1 and heldout > 0:
+            (only,) = self._texts.values()
+            dealt = divided(TextDocument(only, ""), heldout, Tally())
+            yield from (document.text for document, split in dealt if split == TRAIN)
+        else:
+            yield from (text for text, split in deal(self._texts.items(), heldout) if split == TRAIN)
+
+    def _leave_out(self) -> None:
+        key, digest, size = heapq.heappop(self._largest)
+        self._bound = -key
+        self._held -= size
+        del self._texts[digest]
