@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from unmask.data.files.corpora import checksum_of, seal, workspace
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 
 VERSION = 1
+CHUNK = 1 << 22  # bytes that are read at once
 TOKENS, SAMPLE = "unmask-corpus-part", "unmask-vocabulary-part"
 COMMANDS = {TOKENS: "unmask corpus build", SAMPLE: "unmask corpus vocabulary"}
 """Format of the manifest of a part -> the command that writes it."""
@@ -45,6 +49,13 @@ class Share:
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
 
+    def of(self, sizes: Sequence[int]) -> range:
+        """The numbers of the items of this part: neighbours, of about the same total size in every part."""
+        ends = np.cumsum(np.array(sizes, np.int64) + 1)
+        owners = (2 * ends - np.diff(ends, prepend=0)) * self.count // (2 * ends[-1:])
+        begin, end = np.searchsorted(owners, [self.number - 1, self.number]).tolist()
+        return range(begin, end)
+
     @property
     def folder(self) -> str:
         return f"{self.number:05d}-of-{self.count:05d}"
@@ -63,20 +74,28 @@ class Part:
 
     def read(self, name: str) -> bytes:
         """The content of a file. Raises UnmaskError if it is missing, cut short or differs from its checksum."""
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """The content of a file in chunks; the errors of `read` are raised at the end."""
         fact = self.manifest["files"].get(name)
+        if not isinstance(fact, Mapping):
+            raise self.damaged(MANIFEST)
+        digest, size = hashlib.sha256(), 0
         try:
-            content = (self.folder / name).read_bytes()
+            with (self.folder / name).open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    digest.update(chunk)
+                    size += len(chunk)
+                    yield chunk
         except FileNotFoundError:
             raise self.damaged(name, "is missing") from None
         except OSError as error:
             raise UnmaskError(f"{self.folder / name} cannot be read: {error.strerror or error}.") from None
-        if fact is None:
-            raise self.damaged(MANIFEST)
-        if len(content) != fact["bytes"]:
-            raise self.damaged(name, f"has {len(content):,} of {fact['bytes']:,} bytes")
-        if hashlib.sha256(content).hexdigest() != fact["sha256"]:
+        if size != fact.get("bytes"):
+            raise self.damaged(name, f"has {size:,} bytes, but its manifest says {fact.get('bytes'):,}")
+        if digest.hexdigest() != fact.get("sha256"):
             raise self.damaged(name)
-        return content
 
     def damaged(self, name: str, how: str = "does not match its manifest") -> UnmaskError:
         """The error for a file of this part."""
@@ -116,8 +135,14 @@ def _finished(folder: Path, format: str, facts: Mapping[str, Any]) -> Part | Non
         if part.manifest.get(name) != value:
             raise UnmaskError(f"{folder} exists already, with other {_SAID[name]}: delete it, or choose another --out.")
     for name in part.manifest["files"]:
-        part.read(name)
+        deque(part.chunks(name), maxlen=0)
     return part
+
+
+def complete(out: Path, count: int) -> int:
+    """How many of the parts of a result are complete."""
+    shares = [Share(number, count) for number in range(1, count + 1)]
+    return sum((parts_of(out) / share.folder / MANIFEST).is_file() for share in shares)
 
 
 def all_parts(out: Path, format: str | None = None) -> list[Part]:
@@ -149,7 +174,12 @@ def all_parts(out: Path, format: str | None = None) -> list[Part]:
     return parts
 
 
-_SAID = {"format": "formats", "inputs": "input files", "fingerprint": "vocabularies", "options": "options"}
+_SAID = {
+    "format": "formats",
+    "inputs": "input files or options of reading them",
+    "fingerprint": "vocabularies",
+    "options": "options",
+}
 
 
 def _open(folder: Path) -> Part:
@@ -169,6 +199,6 @@ def _open(folder: Path) -> Part:
     return Part(folder, manifest)
 
 
-def inputs_of(files: Sequence[tuple[str, int]]) -> str:
-    """A checksum of the names and sizes of all input files, which is the same in all parts."""
-    return hashlib.sha256(json.dumps(list(files)).encode()).hexdigest()
+def inputs_of(files: Sequence[tuple[str, int]], how: Mapping[str, Any]) -> str:
+    """A checksum of the names and sizes of all input files and of the options of reading them, for all parts."""
+    return checksum_of({"files": files, "how": how})

@@ -6,7 +6,7 @@ import hashlib
 import re
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +23,7 @@ from unmask.errors import UnmaskError
 Item = TypeVar("Item")
 
 TRAIN, HELDOUT = "train", "heldout"
+Progress = Callable[[str, int, int | None], None]
 BATCH_CHARACTERS = 1 << 18  # approximate number of characters for one call of the encoder
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal, workspace
 from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
 from unmask.data.text import merging, parts
-from unmask.data.text.building import refuse_share, refuse_single_pass
+from unmask.data.text.building import Progress, refuse_share, refuse_single_pass
 from unmask.data.text.parts import TextPart
 from unmask.data.text.reading import TextDocument
 from unmask.data.text.sampling import Sample
@@ -28,7 +28,6 @@ from unmask.types import Document
 VERSION = 1
 CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
-Progress = Callable[[str, int, int | None], None]
 
 
 class Learn(Protocol):
@@ -231,14 +230,14 @@ def build(
     with workspace(out) as folder:
         total = None
         if tokenizer is None:
-            sample = Sample().read((d.text for d in _fresh(documents)), lambda done: report("vocabulary", done, None))
+            sample = Sample().read((d.text for d in _fresh(documents)), report)
             total = sample.documents
             report("vocabulary", total, total)
             tokenizer = learn(sample.training(heldout), vocabulary_size, cased=cased, strip_accents=strip_accents)
         else:
             options |= _given(tokenizer)
         options |= {"heldout": heldout, "shard_tokens": shard_tokens}
-        facts = {"inputs": None, "options": options, "fingerprint": tokenizer.fingerprint}
+        facts = {"inputs": None, "fingerprint": tokenizer.fingerprint, "options": options}
         place = folder / "part"
         write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, total))
         _merge([write_part(place, Share(1, 1), TOKENS, facts, write)], folder, report)
@@ -271,7 +270,7 @@ def build_part(
     refuse_share(heldout)
     report = progress or _silent
     options = {"tokenizer": "given", **_given(tokenizer), "heldout": heldout, "shard_tokens": shard_tokens}
-    facts = {"inputs": inputs, "options": options, "fingerprint": tokenizer.fingerprint}
+    facts = {"inputs": inputs, "fingerprint": tokenizer.fingerprint, "options": options}
     write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, None))
     return write_part(parts_of(out) / share.folder, share, TOKENS, facts, write)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from unmask.data.text.building import TRAIN, Tally, deal, digest_of, divided, normal
+from unmask.data.text.building import TRAIN, Progress, Tally, deal, digest_of, divided, normal
 from unmask.data.text.reading import TextDocument
 
 BUDGET = 200_000_000  # bytes, as in the functions that learn a vocabulary
+_ALL = 1 << 64  # larger than all keys
 
 
 class Sample:
@@ -17,29 +18,36 @@ class Sample:
     The key of a document is a part of the digest of its text. So copies have the same key, and the sample of several
     parts has the documents that the sample of all documents has.
 
-    documents  number of documents so far that have words
-    empty      number of documents so far without words
+    documents   number of documents so far, apart from the others
+    duplicates  number of copies of documents that were in the sample
+    empty       number of documents without words
+    bound       keys of documents that did not fit are not below it
     """
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self.budget, self.documents, self.empty = budget, 0, 0
+    def __init__(self, budget: int = BUDGET, bound: int = _ALL) -> None:
+        """`bound` is the smallest one of the samples of parts, if the texts are theirs."""
+        self.budget, self.bound = budget, bound
+        self.documents = self.duplicates = self.empty = 0
         self._texts: dict[bytes, str] = {}
         self._largest: list[tuple[int, bytes, int]] = []  # a heap of (- key, digest, size in bytes)
-        self._held, self._bound = 0, 1 << 64  # size of all texts; keys of documents that did not fit are not below it
+        self._held = 0
 
-    def read(self, texts: Iterable[str], report: Callable[[int], None] | None = None) -> Sample:
-        """Add texts, and return the sample. `report` is called with the number of documents so far."""
+    def read(self, texts: Iterable[str], report: Progress | None = None) -> Sample:
+        """Add texts, and return the sample. `report` is called with "vocabulary", the number of documents, and None."""
         for text in texts:
             content = normal(text)
             if not content:
                 self.empty += 1
                 continue
+            digest = digest_of(content)
+            if digest in self._texts:
+                self.duplicates += 1
+                continue
             self.documents += 1
             if report is not None and self.documents % 1_000 == 0:
-                report(self.documents)
-            digest = digest_of(content)
+                report("vocabulary", self.documents, None)
             key = int.from_bytes(digest[8:], "big")
-            if key < self._bound and digest not in self._texts:
+            if key < self.bound:
                 self._texts[digest] = text
                 heapq.heappush(self._largest, (-key, digest, len(content)))
                 self._held += len(content)
@@ -51,9 +59,9 @@ class Sample:
         return iter(self._texts.values())
 
     def training(self, heldout: float) -> Iterator[str]:
-        """The texts that a corpus does not hold out. In a corpus of few documents, all much larger than usual, they may
-        be fewer."""
-        if len(self._texts) == 1 and heldout > 0:
+        """The texts that a corpus does not hold out. If only few documents, all very large, fit into the sample, one that
+        the corpus holds out may be among them."""
+        if len(self._texts) == 1 and self.bound == _ALL and heldout > 0:
             (only,) = self._texts.values()
             dealt = divided(TextDocument(only, ""), heldout, Tally())
             yield from (document.text for document, split in dealt if split == TRAIN)
@@ -62,6 +70,6 @@ class Sample:
 
     def _leave_out(self) -> None:
         key, digest, size = heapq.heappop(self._largest)
-        self._bound = -key
+        self.bound = -key
         self._held -= size
         del self._texts[digest]

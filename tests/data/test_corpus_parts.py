@@ -1,0 +1,331 @@
+"""Corpora in parts: the same corpus for any number of parts, and what is wrong with a part is one sentence."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unmask.cli import main
+from unmask.data.files.corpora import checksum_of
+from unmask.data.files.parts import Share, parts_of
+from unmask.data.text import corpus, merging, parts, reading, sampling, whole_words
+from unmask.data.text.reading import TextDocument, TextStatistics
+from unmask.data.text.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
+
+TEXT = "the quick brown fox jumps over a lazy dog while seven wizards mix odd potions near the bank"
+WORDS = TEXT.split()
+MADE_BEFORE = "26fa7a601f98c57c3bdb697d9e0328d05152d34d426ce030e28d558c5631bbf5"
+"""SHA-256 of shards that version 0.2 made, before corpora were made of parts."""
+
+
+def documents(count: int, seed: int = 0) -> list[TextDocument]:
+    """Documents of 1 to 3 sentences; a third are copies, in other letters and with other spaces, and some are empty."""
+    rng = random.Random(seed)
+    found: list[TextDocument] = []
+    for i in range(count):
+        text = " ".join(f"{' '.join(rng.choices(WORDS, k=rng.randint(2, 6)))}." for _ in range(rng.randint(1, 3)))
+        if found and rng.random() < 0.3:
+            text = rng.choice(found).text.upper().replace(" ", "  ")
+        found.append(TextDocument(rng.choice(["", "\u200b", *[text] * 12]), f"f{i * 4 // count}.txt:{i}"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return whole_words.train([" ".join(WORDS[:-3])], 100)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def in_parts(some: list[TextDocument], out: Path, tokenizer: Tokenizer, cuts: list[int], heldout: float = 0.1) -> Path:
+    """Write documents in parts that end at `cuts`, without the merge."""
+    bounds = [0, *sorted(cuts), len(some)]
+    for i in range(len(bounds) - 1):
+        share, mine = Share(i + 1, len(bounds) - 1), some[bounds[i] : bounds[i + 1]]
+        corpus.build_part(mine, out, share, "texts", tokenizer=tokenizer, heldout=heldout, shard_tokens=200)
+    return out
+
+
+def test_the_shards_are_those_of_earlier_versions(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    corpus.build(documents(200), tmp_path / "c", tokenizer=tokenizer, heldout=0.1, shard_tokens=400)
+    shards = {name: data.hex() for name, data in content(tmp_path / "c").items() if "-0" in name}
+    assert len(shards) >= 12
+    assert hashlib.sha256(json.dumps(shards).encode()).hexdigest() == MADE_BEFORE
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 1000),
+    st.lists(st.integers(0, 40), max_size=3),
+    st.sampled_from([0.0, 0.02, 0.3, 0.999999]),
+)
+@settings(max_examples=8, deadline=None)
+def test_any_division_gives_the_same_corpus(
+    tmp_path_factory: pytest.TempPathFactory,
+    tokenizer: Tokenizer,
+    count: int,
+    seed: int,
+    cuts: list[int],
+    heldout: float,
+) -> None:
+    folder, some = tmp_path_factory.mktemp("any"), documents(count, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in ((parts, "BLOCK", 100), (parts, "RECENT", 3), (merging, "AT_ONCE", 4)):
+            patch.setattr(module, name, value)
+        in_parts(some, folder / "parts", tokenizer, cuts, heldout)
+        if not any(set(document.text) - {"\u200b"} for document in some):
+            with pytest.raises(UnmaskError, match="no text"):
+                corpus.merge(folder / "parts")
+            return
+        corpus.merge(folder / "parts")
+    corpus.build(some, folder / "whole", tokenizer=tokenizer, heldout=heldout, shard_tokens=200)
+    assert content(folder / "parts") == content(folder / "whole")
+
+
+@given(st.lists(st.integers(0, 60), max_size=200), st.integers(1, 50))
+@settings(max_examples=30, deadline=None)
+def test_copies_are_found_by_ranges(tmp_path_factory: pytest.TempPathFactory, values: list[int], at_once: int) -> None:
+    class Digests:
+        def __init__(self, some: list[int]) -> None:
+            self.documents, self.some = len(some), [hashlib.md5(b"%d" % value).digest() for value in some]
+
+        def digests(self) -> list[np.ndarray]:
+            return [np.frombuffer(b"".join(self.some), parts.DIGEST)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "AT_ONCE", at_once)
+        half = len(values) // 2
+        folder = tmp_path_factory.mktemp("ranges")
+        found = merging.first_ones([Digests(values[:half]), Digests(values[half:])], folder)  # type: ignore[list-item]
+    assert found.tolist() == [value not in values[:i] for i, value in enumerate(values)]
+    assert list(folder.iterdir()) == []
+
+
+@given(st.integers(0, 60), st.integers(0, 1000), st.integers(0, 60), st.integers(1, 3000))
+@settings(max_examples=40, deadline=None)
+def test_the_sample_is_that_of_all_documents_and_fits(count: int, seed: int, cut: int, budget: int) -> None:
+    texts = [document.text for document in documents(count, seed)]
+    distinct: dict[bytes, str] = {}
+    for text in texts:
+        if text.split():
+            distinct.setdefault(" ".join(text.casefold().split()).encode(), text)
+    digests = {words: hashlib.blake2b(words, digest_size=16).digest() for words in distinct}
+    smallest = sorted(distinct, key=lambda words: digests[words][8:])
+    sizes = np.cumsum([len(words) for words in smallest])
+    chosen = smallest[: max(1, int(np.count_nonzero(sizes <= budget)))]
+    whole = sampling.Sample(budget).read(texts)
+    assert list(whole) == [text for words, text in distinct.items() if words in chosen]
+    halves = [list(sampling.Sample(budget).read(half)) for half in (texts[:cut], texts[cut:])]
+    assert list(sampling.Sample(budget).read([*halves[0], *halves[1]])) == list(whole)
+
+
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 8))
+def test_every_file_is_in_one_part(sizes: list[int], count: int) -> None:
+    shares = [Share(number, count).of(sizes) for number in range(1, count + 1)]
+    assert [i for share in shares for i in share] == list(range(len(sizes)))
+    most = max((sum(sizes[i] for i in share) for share in shares), default=0)
+    assert most <= sum(sizes) / count + max(sizes, default=0) + len(sizes)
+
+
+def test_parts_read_what_is_read_at_once(tmp_path: Path) -> None:
+    for i in range(5):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{i}.txt").write_text(f"Text {i} of many.\n\n" * (i + 1))
+    (tmp_path / "in" / "bad.txt").write_bytes(b"\x89PNG and so on")
+    (tmp_path / "blank.txt").write_text("\n\n")
+    paths = [tmp_path / "blank.txt", tmp_path / "in", tmp_path / "in" / "3.txt"]
+    how = {"per": "line", "column": "text", "encoding": None}
+    whole = list(reading.documents(paths, per="line", statistics=TextStatistics()))
+    for count in (1, 3, 9):
+        files, statistics = reading.files(paths), TextStatistics()
+        assert [file.named for file in files] == [True, *[False] * 6, True]
+        shares = [Share(i, count).of([file.size for file in files]) for i in range(1, count + 1)]
+        read = [list(reading.documents_of([files[i] for i in share], statistics, **how)) for share in shares]
+        assert [document for part in read for document in part] == whole
+        assert {Path(name).name for name in statistics.skipped} == {"bad.txt", "blank.txt"}
+
+
+KILLED = """
+    import os, signal, sys
+    from pathlib import Path
+    from unmask.data.files import parts as files
+    from unmask.data.text import building, corpus, merging
+    from unmask.data.text.reading import TextDocument
+    from unmask.data.text.tokenizer import Tokenizer
+
+    def end(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    building.BATCH_CHARACTERS = 20
+    work, at, out, tokenizer = sys.argv[1:]
+    def documents():
+        for i in range(30):
+            if i == 20 and at == "documents":
+                end()
+            yield TextDocument(f"The quick brown fox. It jumps over {i}.", "x")
+    if at == "seal":
+        files.seal = corpus.seal = end
+    if at == "ranges":
+        merging.deal = end
+    if work == "part":
+        share = files.Share(1, 2)
+        corpus.build_part(documents, Path(out), share, "texts", tokenizer=Tokenizer.load(tokenizer))
+    else:
+        corpus.merge(out)
+"""
+
+
+@pytest.mark.slow
+def test_whatever_is_killed_is_made_again(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    tokenizer.save(tmp_path / "t")
+    out, some = tmp_path / "c", [TextDocument(f"The quick brown fox. It jumps over {i}.", "x") for i in range(40)]
+    whole = corpus.build(some, tmp_path / "whole", tokenizer=tokenizer)
+    corpus.build_part(some[30:], out, Share(2, 2), "texts", tokenizer=tokenizer)
+    pending = [("part", "documents"), ("part", "seal"), ("merge", "ranges"), ("merge", "seal")]
+    for work, at in pending:
+        if work == "merge" and at == "ranges":
+            corpus.build_part(some[:30], out, Share(1, 2), "texts", tokenizer=tokenizer)
+        code = textwrap.dedent(KILLED)
+        ended = subprocess.run([sys.executable, "-c", code, work, at, out, tmp_path / "t"], check=False)
+        assert ended.returncode == -signal.SIGKILL
+        assert not out.exists()
+        if work == "part":
+            with pytest.raises(UnmaskError, match=r"Part 1/2 of .* is missing: run its command, with --part 1/2\.$"):
+                corpus.merge(out)
+    assert corpus.merge(out).checksum == whole.checksum
+    assert {path.name for path in tmp_path.iterdir()} == {"t", "c", "c.parts", "whole"}
+
+
+def test_a_complete_part_is_not_written_again(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    out = in_parts(documents(20), tmp_path / "c", tokenizer, [10])
+
+    def again(**changes: object) -> None:
+        fixed: dict = {"tokenizer": tokenizer, "heldout": 0.1, "shard_tokens": 200, "inputs": "texts"} | changes
+        corpus.build_part(iter([]), out, Share(1, 2), fixed.pop("inputs"), **fixed)
+
+    before = content(parts_of(out) / "00001-of-00002")
+    again()
+    assert content(parts_of(out) / "00001-of-00002") == before
+    with pytest.raises(UnmaskError, match=r"exists already, with other options: delete it"):
+        again(heldout=0.2)
+    with pytest.raises(UnmaskError, match=r"other input files or options of reading them"):
+        again(inputs="others")
+    with pytest.raises(UnmaskError, match=r"other vocabularies"):
+        again(tokenizer=whole_words.train([" ".join(WORDS)], 100))
+
+
+VOCABULARY = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+
+
+def test_a_damaged_part_is_noticed(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    out = in_parts([*documents(20), *[TextDocument("one text", "x")] * 2], tmp_path / "c", tokenizer, [20])
+    rng = np.random.default_rng(0)
+    for path in sorted(parts_of(out).rglob("*.*")):
+        original = path.read_bytes()
+        flipped = bytearray(original)
+        flipped[rng.integers(len(flipped))] ^= 1 << int(rng.integers(8))
+        for damaged in (bytes(flipped), original[: len(original) // 2], None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            if path.name == "only.json" or (
+                path.parent.name[4] == "2" and path.name in VOCABULARY
+            ):  # no merge reads it
+                with pytest.raises(UnmaskError, match=path.name):
+                    corpus.build_part([], out, Share(2, 2), "texts", tokenizer=tokenizer, heldout=0.1, shard_tokens=200)
+            else:
+                missing = damaged is None and path.name == "manifest.json"
+                with pytest.raises(UnmaskError, match="^Part ./2 of" if missing else path.name):
+                    corpus.merge(out)
+            assert not out.exists()
+        path.write_bytes(original)
+    assert corpus.merge(out).split("train").documents
+
+
+def lie(folder: Path, change: Callable[[dict], None]) -> None:
+    """Change the manifest of a part so that its own checksum is right again."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["checksum"]
+    change(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"checksum": checksum_of(manifest)}))
+
+
+LIES: dict[str, tuple[Callable[[dict], None], str]] = {
+    "fewer documents": (lambda m: m.update(documents=3), "manifest.json"),
+    "a shard less": (lambda m: m["shards"].pop(), "manifest.json"),
+    "a shard twice": (lambda m: m["shards"].append(m["shards"][0]), "manifest.json"),
+    "another part": (lambda m: m.update(number=1), "manifest.json"),
+    "another vocabulary": (lambda m: m.update(fingerprint="0"), "different vocabularies"),
+    "other options": (lambda m: m["options"].update(heldout=0.5), "different options"),
+    "other inputs": (lambda m: m.update(inputs="x"), "different input files"),
+    "a file elsewhere": (lambda m: m["shards"][0].update(name="../00001-of-00002/part-00000"), "manifest.json"),
+    "no files": (lambda m: m.update(files={}), "manifest.json"),
+    "a future version": (lambda m: m.update(version=9), "is not a part that this version"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_manifest_that_lies_is_noticed(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(parts, "BLOCK", 30)
+    out, (change, said) = in_parts(documents(20), tmp_path / "c", tokenizer, [10]), LIES[name]
+    lie(parts_of(out) / "00002-of-00002", change)
+    with pytest.raises(UnmaskError, match=said):
+        corpus.merge(out)
+    assert not out.exists()
+
+
+def test_parts_of_two_divisions_are_not_mixed(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    out = in_parts(documents(9), tmp_path / "c", tokenizer, [3, 6])
+    shutil.copytree(parts_of(out) / "00001-of-00003", parts_of(out) / "00001-of-00002")
+    with pytest.raises(UnmaskError, match=r"has parts of 2 and of 3: delete those that are not wanted"):
+        corpus.merge(out)
+    with pytest.raises(UnmaskError, match=r"There are no parts in .*none\.parts"):
+        corpus.merge(tmp_path / "none")
+
+
+@pytest.mark.parametrize("wrong", ["0/4", "5/4", "1", "a/b", "-1/2", "1/0"])
+def test_a_part_is_one_of_a_number(wrong: str) -> None:
+    with pytest.raises(UnmaskError, match=r"such as 1/4|as in --part 1/4"):
+        Share.parse(wrong)
+
+
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("texts")
+    for i in range(5):
+        Path(f"texts/{i}.txt").write_text("\n\n".join(d.text for d in documents(20, i)))
+    size = ["--vocabulary-size", "60"]
+    main(["corpus", "vocabulary", "texts", "--out", "v", *size])
+    for share in ("1/2", "2/2"):
+        main(["corpus", "vocabulary", "texts", "--out", "w", "--part", share, *size])
+    main(["corpus", "merge", "w"])
+    assert content(Path("v")) == content(Path("w"))
+    capsys.readouterr()
+    for share in ("2/2", "1/2"):
+        main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "c", "--part", share])
+    said = capsys.readouterr().out
+    assert "1 of 2 parts is complete." in said
+    assert "2 of 2 parts are complete.\nNext: unmask corpus merge c" in said
+    main(["corpus", "merge", "c"])
+    assert "Next: unmask pretrain bert-mini --corpus c" in capsys.readouterr().out
+    main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "whole"])
+    assert content(Path("c")) == content(Path("whole"))
+    main(["corpus", "build", "texts", "--out", "learned", *size])
+    assert content(Path("v")).items() <= content(Path("learned")).items()
