@@ -59,8 +59,8 @@ class Sample:
         return iter(self._texts.values())
 
     def training(self, heldout: float) -> Iterator[str]:
-        """The texts that a corpus does not hold out. If only few documents, all very large, fit into the sample, one that
-        the corpus holds out may be among them."""
+        """The texts that a corpus does not hold out. If only few documents, all very large, fit into the sample, one
+        that the corpus holds out may be among them."""
         if len(self._texts) == 1 and self.bound == _ALL and heldout > 0:
             (only,) = self._texts.values()
             dealt = divided(TextDocument(only, ""), heldout, Tally())
