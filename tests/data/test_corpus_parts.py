@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import hashlib
 import json
 import os
@@ -14,15 +16,20 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+import fsspec.implementations.memory
 import numpy as np
+import pyarrow as arrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.cli import main
+from unmask.data.files import remote
 from unmask.data.files.corpora import checksum_of
 from unmask.data.files.parts import Share, parts_of
 from unmask.data.text import corpus, merging, parts, reading, sampling, whole_words
+from unmask.data.text.corpus import Corpus
 from unmask.data.text.reading import TextDocument, TextStatistics
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -167,7 +174,8 @@ KILLED = """
     from pathlib import Path
     from unmask.data.files import parts as files
     from unmask.data.text import building, corpus, merging
-    from unmask.data.text.reading import TextDocument
+    from unmask.data.text.corpus import Corpus
+from unmask.data.text.reading import TextDocument
     from unmask.data.text.tokenizer import Tokenizer
 
     def end(*_, **__):
@@ -209,7 +217,8 @@ def test_whatever_is_killed_is_made_again(tmp_path: Path, tokenizer: Tokenizer) 
         if work == "part":
             with pytest.raises(UnmaskError, match=r"Part 1/2 of .* is missing: run its command, with --part 1/2\.$"):
                 corpus.merge(out)
-    assert corpus.merge(out).checksum == whole.checksum
+    corpus.merge(out)
+    assert Corpus(out).checksum == whole.checksum
     assert {path.name for path in tmp_path.iterdir()} == {"t", "c", "c.parts", "whole"}
 
 
@@ -254,7 +263,7 @@ def test_a_damaged_part_is_noticed(tmp_path: Path, tokenizer: Tokenizer) -> None
                     corpus.merge(out)
             assert not out.exists()
         path.write_bytes(original)
-    assert corpus.merge(out).split("train").documents
+    assert corpus.merge(out)["splits"]["train"]["documents"]
 
 
 def lie(folder: Path, change: Callable[[dict], None]) -> None:
@@ -329,3 +338,86 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert content(Path("c")) == content(Path("whole"))
     main(["corpus", "build", "texts", "--out", "learned", *size])
     assert content(Path("v")).items() <= content(Path("learned")).items()
+
+
+# Addresses
+
+
+def test_addresses_are_read_and_written_like_folders(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    store = fsspec.filesystem("memory")
+    some = tmp_path / "texts"
+    (some / "inner").mkdir(parents=True)
+    for i in range(4):
+        text = "\n\n".join(d.text for d in documents(20, i)).encode()
+        (some / f"{i}.txt").write_bytes(text)
+        (some / "inner" / f"{i}.txt.gz").write_bytes(gzip.compress(text + b"\n\nMore."))
+    (some / "bad.txt").write_bytes(b"\x89PNG and so on")
+    arrow.parquet.write_table(arrow.table({"text": [d.text for d in documents(20, 9)]}), some / "t.parquet")
+    store.put(f"{some}/", "/in/", recursive=True)
+    monkeypatch.setattr(remote, "BLOCK", 50)
+    address = [*reading.documents("memory://in", statistics=TextStatistics())]
+    local = [*reading.documents(some, statistics=TextStatistics())]
+    assert [d.text for d in address] == [d.text for d in local]
+    assert address[0].source.startswith("memory://in/0.txt:")
+    tokenizer.save(tmp_path / "t")
+    main(["corpus", "vocabulary", "memory://in", "--out", "memory://v", "--vocabulary-size", "60"])
+    for share in ("1/2", "2/2"):
+        main(["corpus", "build", "memory://in", "--tokenizer", "memory://v", "--out", "memory://c", "--part", share])
+    main(["corpus", "merge", "memory://c"])
+    assert "Corpus memory://c: vocabulary of" in capsys.readouterr().out
+    main(["corpus", "build", "memory://in", "--tokenizer", "memory://v", "--out", "memory://d", "--part", "1/1"])
+    main(["corpus", "merge", "memory://d"])
+    files = [{file["name"].rpartition("/")[2]: store.cat(file["name"]) for file in store.ls(name)} for name in "cd"]
+    assert files[0] == files[1]
+    store.get("/c/", str(tmp_path / "back"), recursive=True)
+    assert Corpus(tmp_path / "back").split("train").documents
+    with pytest.raises(UnmaskError, match="memory://c already holds a corpus"):
+        corpus.merge("memory://c")
+    path = "/c.parts/00002-of-00002/part-00000.tokens"
+    store.pipe(path, store.cat(path)[:-2])
+    store.rm("/c", recursive=True)
+    with pytest.raises(UnmaskError, match=r"memory://c.parts/00002-of-00002/part-00000.tokens has [\d,]+ bytes, but"):
+        corpus.merge("memory://c")
+    store.rm("/", recursive=True)
+
+
+def test_what_a_store_fails_to_do_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b.txt").write_text("One text.")
+    store, waits, faults = fsspec.filesystem("memory"), list[float](), [4]
+    cat = store.cat_file
+
+    def unsteady(path: str, **options: int) -> bytes:
+        """An error, or half of what was asked for, as often as `faults` says."""
+        faults[0] -= 1
+        if faults[0] >= 0 and faults[0] % 2:
+            raise TimeoutError("no answer")
+        return cat(path, **options)[: 5 if faults[0] >= 0 else None]
+
+    def cut_short(local: str, path: str) -> None:
+        faults[0] -= 1
+        store.pipe(path, Path(local).read_bytes()[: -1 if faults[0] >= 0 else None])
+
+    monkeypatch.setattr("time.sleep", waits.append)
+    monkeypatch.setattr(store, "cat_file", unsteady)
+    store.pipe("/some/a.txt", b"One text.\n\nAnother one.")
+    found = [document.text for document in reading.documents("memory://some", statistics=TextStatistics())]
+    assert found == ["One text.", "Another one."]
+    assert waits == [1, 2, 4, 8]
+    faults[0] = 100
+    said = r"memory://some/a.txt could not be read in 6 tries: (no answer|\d+ bytes came where 23 were asked for)\.$"
+    with pytest.raises(UnmaskError, match=said):  # it is not passed over
+        list(reading.documents("memory://some", statistics=TextStatistics()))
+    with pytest.raises(UnmaskError, match="There is no file or folder memory://nowhere"):
+        reading.documents("memory://nowhere")
+    with pytest.raises(UnmaskError, match="strange://x cannot be opened: Protocol not known: strange"):
+        reading.documents("strange://x")
+    monkeypatch.setattr(store, "put_file", cut_short)
+    waits.clear()
+    for faults[0], enough in ((2, True), (100, False)):
+        told = pytest.raises(UnmaskError, match="written in 6 tries: 8 of 9 bytes arrived")
+        with contextlib.nullcontext() if enough else told:
+            remote.Address("memory://some/b.txt").put(tmp_path / "b.txt")
+    assert waits == [1, 2, 1, 2, 4, 8, 16]
+    store.rm("/", recursive=True)

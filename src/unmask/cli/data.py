@@ -170,7 +170,7 @@ def _build(options: argparse.Namespace) -> Corpus:
     with progress() as show:
         built = corpus.build(
             documents,
-            Path(options.out),
+            options.out,
             tokenizer=tokenizer,
             learn=KINDS[how.pop("kind")],
             **how,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
@@ -50,6 +49,7 @@ def add_verbs(corpus: Any) -> None:
 
 def build(options: argparse.Namespace) -> None:
     """`corpus build --part`."""
+    from unmask.data.files.remote import fetched, place
     from unmask.data.text import corpus
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.train.display import progress
@@ -60,14 +60,16 @@ def build(options: argparse.Namespace) -> None:
             "All parts need the same vocabulary: learn one with `unmask corpus vocabulary --data ... --out FOLDER`, "
             "and give it here as --tokenizer FOLDER."
         )
+    with fetched(place(options.tokenizer)) as folder:
+        tokenizer = Tokenizer.load(folder)
     given = _Given(options)
     with progress() as show:
         part = corpus.build_part(
             given.documents,
-            Path(options.out),
+            options.out,
             given.share,
             given.inputs,
-            tokenizer=Tokenizer.load(options.tokenizer),
+            tokenizer=tokenizer,
             heldout=options.heldout,
             progress=show,
         )
@@ -76,6 +78,7 @@ def build(options: argparse.Namespace) -> None:
 
 
 def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.data.files.remote import absolute
     from unmask.data.text import vocabulary_parts as vocabularies
     from unmask.data.text.sampling import Sample
     from unmask.train.display import progress
@@ -83,7 +86,7 @@ def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
     options.data = [*options.data, *options.paths]
     settings = vocabulary_settings(options)
     settings["heldout"] = HELDOUT if options.heldout is None else options.heldout
-    given, out = _Given(options), Path(options.out).absolute()
+    given, out = _Given(options), absolute(options.out)
     texts = (document.text for document in given.documents())
     with progress() as show:
         if options.part is not None:
@@ -100,18 +103,19 @@ def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 def _merge(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data.files.parts import SAMPLE, all_parts, parts_of
+    from unmask.data.files.remote import absolute
     from unmask.data.text import corpus
     from unmask.data.text import vocabulary_parts as vocabularies
     from unmask.train.display import progress
 
-    out = Path(options.out).absolute()
+    out = absolute(options.out)
     if all_parts(out)[0].manifest["format"] == SAMPLE:
         print(f"Tokenizer {options.out}: {vocabularies.merge(out).size:,} pieces.")
         suggest(NEXT.format(options.out))
     else:
         with progress() as show:
             built = corpus.merge(out, progress=show)
-        print(built.summary())
+        print(corpus.summary(options.out, built))
         suggest(f"pretrain bert-mini --corpus {options.out} --out runs/mine --minutes 30")
     print(f"The parts in {parts_of(out)} are not needed any more.")
 
@@ -142,8 +146,9 @@ class _Given:
 
 def _said(options: argparse.Namespace, part: Part, statistics: TextStatistics, what: str) -> None:
     from unmask.data.files.parts import complete
+    from unmask.data.files.remote import absolute
 
-    out = Path(options.out).absolute()
+    out = absolute(options.out)
     print(f"Part {part.share} of {options.out}: {what}.")
     print_losses(statistics)
     count = complete(out, part.share.count)

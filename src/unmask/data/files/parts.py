@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from unmask.data.files.corpora import checksum_of, seal, workspace
+from unmask.data.files.corpora import checksum_of, seal
+from unmask.data.files.remote import workspace
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST
 
@@ -149,7 +150,7 @@ def all_parts(out: Path, format: str | None = None) -> list[Part]:
     """The parts of a result, in order. Raises UnmaskError if one is missing, does not fit the others, or has another
     format than the given one."""
     place = parts_of(out)
-    names = [path.name for path in sorted(place.iterdir())] if place.is_dir() else []
+    names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     found = [match for match in map(_NAME.fullmatch, names) if match]
     if not found:
         raise UnmaskError(f"There are no parts in {place}: write them with unmask corpus build --part 1/4 --out {out}")

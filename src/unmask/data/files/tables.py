@@ -314,7 +314,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
     try:
         if path.stat().st_size == 0:
             raise NotText(path, "it is empty")
-        with parquet.ParquetFile(path) as file:
+        with path.open("rb") as source, parquet.ParquetFile(source) as file:
             names = file.schema_arrow.names
             if column is not None and column not in names:
                 raise unknown("column", column, names, path)

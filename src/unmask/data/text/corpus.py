@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal, workspace
+from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal
 from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
+from unmask.data.files.remote import absolute, local, workspace
 from unmask.data.text import merging, parts
 from unmask.data.text.building import Progress, refuse_share, refuse_single_pass
 from unmask.data.text.parts import TextPart
@@ -94,22 +95,30 @@ class Corpus:
 
     def summary(self) -> str:
         """The size and the statistics of the corpus, in a few lines."""
-        facts = self.manifest
-        lines = [f"Corpus {self.folder}: vocabulary of {facts['vocabulary']:,} pieces, {self._bytes() / 1e6:,.1f} MB."]
-        for name, split in self._splits.items():
-            counts = {"document": split.documents, "sentence": split.sentences, "token": split.tokens}
-            lines.append(f"  {name:8} {', '.join(plural(count, noun) for noun, count in counts.items())}")
-        dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
-        lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
-        if facts.get("divided"):
-            lines.append(f"  held out of the only document: its end, {plural(facts['divided'], 'sentence')}")
-        lines.append(
-            f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
-        )
-        return "\n".join(lines)
+        return summary(self.folder, self.manifest)
 
     def _bytes(self) -> int:
-        return sum(fact["bytes"] for fact in self.manifest["files"].values())
+        return _bytes(self.manifest)
+
+
+def summary(folder: object, facts: dict[str, Any]) -> str:
+    """The size and the statistics of a corpus by its manifest, in a few lines."""
+    lines = [f"Corpus {folder}: vocabulary of {facts['vocabulary']:,} pieces, {_bytes(facts) / 1e6:,.1f} MB."]
+    for name, split in facts["splits"].items():
+        counts = [plural(split[f"{noun}s"], noun) for noun in ("document", "sentence", "token")]
+        lines.append(f"  {name:8} {', '.join(counts)}")
+    dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
+    lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
+    if facts.get("divided"):
+        lines.append(f"  held out of the only document: its end, {plural(facts['divided'], 'sentence')}")
+    lines.append(
+        f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
+    )
+    return "\n".join(lines)
+
+
+def _bytes(facts: dict[str, Any]) -> int:
+    return sum(fact["bytes"] for fact in facts["files"].values())
 
 
 class Split:
@@ -220,7 +229,7 @@ def build(
     Copies of documents are dropped. Memory is bounded, apart from 8 bytes a sentence of the open shard: it is the merge
     of one part. Raises UnmaskError if there is no text or `out` cannot be written.
     """
-    out = Path(out).absolute()
+    out = local(out)
     refuse_share(heldout)
     if tokenizer is None:
         refuse_single_pass(documents)
@@ -266,25 +275,25 @@ def build_part(
     The other arguments are those of `build`, and the same for all parts. Raises UnmaskError if a complete part is
     damaged, or was made from other inputs or with other options.
     """
-    out = Path(out).absolute()
     refuse_share(heldout)
     report = progress or _silent
     options = {"tokenizer": "given", **_given(tokenizer), "heldout": heldout, "shard_tokens": shard_tokens}
     facts = {"inputs": inputs, "fingerprint": tokenizer.fingerprint, "options": options}
     write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, None))
-    return write_part(parts_of(out) / share.folder, share, TOKENS, facts, write)
+    return write_part(parts_of(absolute(out)) / share.folder, share, TOKENS, facts, write)
 
 
-def merge(out: Path | str, *, progress: Progress | None = None) -> Corpus:
-    """Join the parts of a corpus that `build_part` wrote beside `out`: the corpus is the same for any number of parts.
+def merge(out: Path | str, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Join the parts of a corpus that `build_part` wrote beside `out`, and return its manifest. The corpus is the same
+    for any number of parts.
 
     Raises UnmaskError if a part is missing or damaged, if the parts do not belong together, and if there is no text.
     """
-    out = Path(out).absolute()
-    found = all_parts(out, TOKENS)
-    with workspace(out) as folder:
+    place = absolute(out)
+    found = all_parts(place, TOKENS)
+    with workspace(place) as folder:
         _merge(found, folder, progress or _silent)
-    return Corpus(out)
+        return read_manifest(folder, TEXTS, VERSION)
 
 
 def _tokens(

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from unmask.data.files import encodings
 from unmask.data.files.lines import LONGEST_LINE, Blank, FileFacts, NotText, lines
+from unmask.data.files.remote import Unreachable, place
 from unmask.data.files.tables import Rows, format_by_name, hub_rows, on_hub, rows
 from unmask.data.text.sentences import sentences
 from unmask.data.text.vocabulary import clean
@@ -92,7 +93,8 @@ def documents(
 ) -> Iterator[TextDocument]:
     """The documents of files, folders and data sets of the hub, in order, read in bounded memory.
 
-    paths       files; folders, read in the order of their names, with subfolders and without hidden names;
+    paths       files; folders, read in the order of their names, with subfolders and without hidden names; both may be
+                at addresses of fsspec, such as s3://bucket/folder, which need the `scale` extra;
                 `hub:owner/name[/configuration][:split]`, which needs the `data` extra and a network
     per         documents of a plain-text file: `blank-line` (lines up to the next blank one), `line` or `file`
     column      column of JSON lines, CSV, TSV and Parquet that has the text; each row is a document
@@ -151,7 +153,7 @@ def documents_of(
     how = _How(per, column, encodings.checked(encoding))
     for file in files:
         if not file.named:
-            yield from _inside(Path(file.path), how, statistics)
+            yield from _inside(_existing(file.path), how, statistics)
             continue
         try:
             yield from _source(file.path, how, statistics)
@@ -202,15 +204,15 @@ def _reason(path: Path, error: UnmaskError) -> str:
 def _source(path: str | Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
     if on_hub(path):
         return _hub(str(path), how.column, statistics)
-    path = _existing(path)
-    return (_folder if path.is_dir() else _file)(path, how, statistics)
+    found = _existing(path)
+    return (_folder if found.is_dir() else _file)(found, how, statistics)
 
 
-def _existing(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise UnmaskError(f"There is no file or folder {path}.")
-    return path
+def _existing(path: str | Path) -> Any:
+    found = place(path)
+    if not found.exists():
+        raise UnmaskError(f"There is no file or folder {found}.")
+    return found
 
 
 def _hub(name: str, column: str, statistics: TextStatistics) -> Iterator[TextDocument]:
@@ -257,7 +259,7 @@ def _inside(path: Path, how: _How, statistics: TextStatistics) -> Iterator[TextD
     """The documents of a file of a folder; none if it cannot be read as text."""
     try:
         found = _whole(partial(_file, path, how, statistics))
-    except Missing:  # the file may be valid
+    except (Missing, Unreachable):  # the file may be valid
         raise
     except UnmaskError as error:
         _pass_over(path, error, statistics)
@@ -282,7 +284,7 @@ def _whole(read: Callable[[], Iterator[TextDocument]]) -> Iterator[TextDocument]
 def _walk(folder: Path) -> Iterator[Path]:
     """Files below the folder, sorted by name within each folder; links to folders are not followed."""
     try:
-        entries = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
         raise UnmaskError(f"The folder {folder} cannot be read: {error.strerror}.") from None
     for entry in entries:

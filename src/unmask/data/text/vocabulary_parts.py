@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from unmask.data.files.corpora import workspace
 from unmask.data.files.parts import SAMPLE, Part, Share, all_parts, parts_of, write_part
+from unmask.data.files.remote import workspace
 from unmask.data.text.building import Progress, refuse_share
 from unmask.data.text.kinds import KINDS
 from unmask.data.text.sampling import Sample
