@@ -272,7 +272,7 @@ def test_a_text_is_answered_by_its_label(tuned: Path) -> None:
     assert seed["test"]["answered"] > 0.9
     assert seed["test"].keys() >= {"accuracy", "f1", "macro_f1", "mcc", "answered"}
     assert results["classes"].keys() == {"bad", "good"}
-    assert "Baseline, one answer to all rows" in " ".join(results["notes"])
+    assert "Baseline from the training rows, one answer to all rows" in " ".join(results["notes"])
     assert "Scores on the test rows" in (tuned / "run" / "report.html").read_text()
     translator = Translator(tuned / "run")
     texts = sentiments(20, 5)
