@@ -36,6 +36,9 @@ for the other names of the hub, such as question-answering and translation."""
 PLAIN = "subwords.json"
 """File of a vocabulary that `transformers` does not read (`Tokenizer.save`)."""
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Ends of the keys of what batch normalisation measures."""
+
 IDS = frozenset({"padding", "start", "end"})
 """Fields of a page that are ids of tokens, and not sizes."""
 
@@ -129,11 +132,13 @@ def _what(table: Table[Any], config: Config, folder: Path) -> list[str]:
 
 
 def parameters(table: Table[Any], folder: Path) -> int:
-    """The number of parameters in the weights of a folder; a tensor that is stored twice counts once."""
-    total = 0
+    """The number of parameters in the weights of a folder, as of its model: a tensor that is stored twice counts once,
+    and tensors that are computed, such as tables of sinusoids or statistics of batches, do not count."""
+    total, computed = 0, (*table.buffers, *(key for part in table.parts for key in part.computed), *STATISTICS)
     for name in files_of(folder):
         with safe_open(folder / name, "pt") as file:
             names = set(file.keys())
             copies = {copy for copy in table.written if copy in names and table.copies[copy] in names}
-            total += sum(prod(file.get_slice(key).get_shape()) for key in names - copies)
+            keys = (key for key in names - copies if not key.endswith(computed))
+            total += sum(prod(file.get_slice(key).get_shape()) for key in keys)
     return total

@@ -167,19 +167,19 @@ class Sinusoids(Part):
     """
 
     written: bool = False
-    names = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+    computed = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
 
     def restore(self, config: Transformer, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-        for name in self.names:
+        for name in self.computed:
             _check_sinusoids(tensors.get(name), folder)
-        return {name: tensor for name, tensor in tensors.items() if name not in self.names}
+        return {name: tensor for name, tensor in tensors.items() if name not in self.computed}
 
     def store(self, config: Transformer, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.written:
             return tensors
         empty = torch.zeros(1, config.length or POSITIONS, config.dim)
         sinusoids = SinusoidalHalves(config.dim).embed(empty)[0].to(next(iter(tensors.values())).dtype)
-        return {**tensors, **{name: sinusoids.clone() for name in self.names}}
+        return {**tensors, **{name: sinusoids.clone() for name in self.computed}}
 
 
 def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:

@@ -40,6 +40,7 @@ def card_of(prepared: Prepared, results: Mapping[str, Any], notes: list[str], re
         if kind.gives_vectors
         else ("predict", kind.form.example),
         start=cards.name_of(config.model),
+        made=cards.made(config.model),
         datasets=cards.datasets(files),
         data=[_counted(prepared, split, data[split], count) for split, count in prepared.counts.items()],
         settings=settings | cards.settings(parts | {"length": config.rows.length}),

@@ -73,8 +73,10 @@ def weakness(folder: Path, facts: Mapping[str, Any]) -> str | None:
 def doubts(results: Mapping[str, Any]) -> list[str]:
     """A sentence for a model that is no better than the baseline on the dev rows."""
     metric, floor = results["metric"], results["baseline"]["dev"]
-    found = kept_seed(results)["dev"].get(metric)
-    if metric not in floor or sign_of(metric) * (found - floor[metric]) > 0:
+    if metric not in floor:
+        return []
+    found = kept_seed(results)["dev"][metric]
+    if sign_of(metric) * (found - floor[metric]) > 0:
         return []
     return [
         f"The model has hardly learned: its {metric} on the dev rows, {found:.4f}, is no better than "
