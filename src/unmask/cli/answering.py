@@ -255,8 +255,7 @@ def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Score
         where = {"device": options.device, "precision": options.precision}
         scores = evaluate_written(options.model, options.data, rows, **where, out=options.out)
     settled = settle(options.precision, options.device)
-    if options.precision != "auto":  # the table has it
-        say(settled)
+    say(settled)
     if options.out:
         print(f"{plural(scores['rows'], 'row')} with their answers -> {options.out}", file=sys.stderr)
     return {**scores, "precision": settled.precision}

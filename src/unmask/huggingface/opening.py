@@ -126,7 +126,10 @@ def _what(table: Table[Any], config: Config, folder: Path) -> list[str]:
     about = getattr(config, "about", "") or (sys.modules[type(config).__module__].__doc__ or "").split("\n\n")[0]
     sizes = [(one.name, getattr(config, one.name)) for one in fields(config)]
     shown = [f"{name} {value:,}" for name, value in sizes if type(value) is int and value > 0 and name not in IDS]
-    sentences = [" ".join(about.split()), f"It has {parameters(table, folder):,} parameters ({', '.join(shown)})."]
+    sentences = [
+        " ".join(about.split()),
+        f"It has {parameters(table, folder):,} parameters ({', '.join(shown)}).",
+    ]
     length = getattr(config, "length", None)
     return sentences + ([f"It reads at most {length:,} tokens at once."] if isinstance(length, int) else [])
 
@@ -134,7 +137,8 @@ def _what(table: Table[Any], config: Config, folder: Path) -> list[str]:
 def parameters(table: Table[Any], folder: Path) -> int:
     """The number of parameters in the weights of a folder, as of its model: a tensor that is stored twice counts once,
     and tensors that are computed, such as tables of sinusoids or statistics of batches, do not count."""
-    total, computed = 0, (*table.buffers, *(key for part in table.parts for key in part.computed), *STATISTICS)
+    of_parts = (key for part in table.parts for key in part.computed())
+    total, computed = 0, (*table.buffers, *of_parts, *STATISTICS)
     for name in files_of(folder):
         with safe_open(folder / name, "pt") as file:
             names = set(file.keys())

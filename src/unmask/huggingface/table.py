@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -62,13 +62,9 @@ class Part:
     """A conversion for one system that a table of names cannot express. A table has any number of parts and applies
     them in order. The methods of this base class change nothing.
 
-    computed  keys of tensors of a folder that the model computes, and that are no parameters
-
     `place` is the path of config.json, for error messages. All methods that read raise UnmaskError for content that the
     page does not implement.
     """
-
-    computed: ClassVar[tuple[str, ...]] = ()
 
     def obstacles(self, config: Any) -> Sequence[str]:
         """The settings of a config that such a folder cannot express, such as "eps = 1e-06"."""
@@ -93,6 +89,10 @@ class Part:
     def store(self, config: Any, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Convert tensors with the names of the table's rules to the tensors of a folder."""
         return tensors
+
+    def computed(self) -> Sequence[str]:
+        """The keys of tensors of a folder that the model computes, and that are no parameters of it."""
+        return ()
 
     def files(self, config: Any, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, str]:
         """Further files of the folder: name -> content."""

@@ -159,7 +159,7 @@ def render_evaluation(scores: Mapping[str, Any]) -> str:
     wide = max(12, *(len(name) + 2 for name in scores["metrics"]))
     lines = [scores["description"] + ".", *scores["notes"], f"Baseline from these rows alone: {scores['reference']}."]
     if (precision := scores.get("precision", "fp32")) != "fp32":
-        lines.append(f"Computed in {precision}; the scores of a run are in fp32, as with --precision fp32.")
+        lines.append(f"Precision: {precision}; the scores of a run are in fp32, as with --precision fp32.")
     lines += ["", f"{'':<{wide}}{'model':>10}{'baseline':>10}"]
     for name, value in scores["metrics"].items():
         base = scores["baseline"].get(name)

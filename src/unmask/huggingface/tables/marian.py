@@ -5,7 +5,7 @@ Shapes: V vocabulary, D width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -167,19 +167,22 @@ class Sinusoids(Part):
     """
 
     written: bool = False
-    computed = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
+    names = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
 
     def restore(self, config: Transformer, tensors: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-        for name in self.computed:
+        for name in self.names:
             _check_sinusoids(tensors.get(name), folder)
-        return {name: tensor for name, tensor in tensors.items() if name not in self.computed}
+        return {name: tensor for name, tensor in tensors.items() if name not in self.names}
+
+    def computed(self) -> Sequence[str]:
+        return self.names
 
     def store(self, config: Transformer, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.written:
             return tensors
         empty = torch.zeros(1, config.length or POSITIONS, config.dim)
         sinusoids = SinusoidalHalves(config.dim).embed(empty)[0].to(next(iter(tensors.values())).dtype)
-        return {**tensors, **{name: sinusoids.clone() for name in self.computed}}
+        return {**tensors, **{name: sinusoids.clone() for name in self.names}}
 
 
 def _check_sinusoids(stored: Tensor | None, folder: Path) -> None:
