@@ -210,15 +210,17 @@ def where_to_train(group: Any) -> None:
     add_field(group, "--precision", "NAME", "of products", default="auto", choices=("auto", "fp32", "bf16", "fp16"))
 
 
+DRY = {"action": "store_true", "help": "print the size, memory and time of the run, and stop"}
+"""Settings of the option --dry-run."""
+
+
 def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
     """Add the options of the folder of a run; returns the group and --out."""
     group = sub.group("output")
     out = group.add_argument("--out", metavar="FOLDER", help=help)
     group.add_argument("--resume", action="store_true", help=RESUME)
     if dry:
-        group.add_argument(
-            "--dry-run", action="store_true", help="print the size, memory and time of the run, and stop"
-        )
+        group.add_argument("--dry-run", **DRY)
     return group, out
 
 

@@ -261,6 +261,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
     kinds = ", ".join(f"{name} {size(n)}" for name, n in memory.items() if name != "total")
     ranks = f" on {plan['ranks']} processes" if plan["ranks"] > 1 else ""
     amount = f" ({plan['amount']})" if plan.get("amount") else ""
+    seeds = f", for each of {plan['seeds']} seeds" if plan.get("seeds", 1) > 1 else ""
     in_all = count(plan["tokens_per_step"] * plan["steps"])
     frozen = plan["parameters"] - plan["trainable"]
     lines = {
@@ -270,7 +271,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
         "tokens": f"{plan['tokens_per_step']:,} a step{amount}, {in_all} in all",
         "memory": f"about {size(memory['total'])} ({kinds})",
         "disk": f"up to {size(plan['disk_bytes'])} for checkpoints",
-        "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all",
+        "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all{seeds}",
         **({"precision": plan["note"]} if plan.get("note") else {}),
     }
     return "\n".join(f"{name:11} {text}" for name, text in lines.items())
