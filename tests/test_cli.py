@@ -54,6 +54,8 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus"], "required: verb"),
         (["corpus", "biuld"], "did you mean 'build'?"),
         (["--verison"], "did you mean '--version'?"),
+        (["serve", "--prot", "80"], "There is no option of unmask serve: '--prot'; did you mean '--port'?"),
+        (["finetune", "--resmue"], "did you mean '--resume'?"),
         (
             ["predict", "--modle", "x", "a text"],
             "There is no option of unmask predict: '--modle'; did you mean '--model'?",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from unmask.errors import FieldError, UnmaskError, in_part, kind_of, nearest, unknown
+from unmask.errors import FieldError, NoField, UnmaskError, in_part, kind_of, nearest, unknown
 
 _LENGTH = ("rows.length", "rows.tokens", "texts.longest", "length")
 _BATCH = "--batch-size counts the rows of a step over all devices; --micro-batch of pretrain sets those of one pass"
@@ -144,7 +144,7 @@ class Config:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
                 refuse_foreign(key)
                 foreign = nearest(key, [other for other in SAME if same(other, known.__contains__)])
-                raise unknown("field", key, known if foreign is None or nearest(key, known) else {*known, foreign})
+                raise NoField(key, known if foreign is None or nearest(key, known) else {*known, foreign})
             if len(found) > 1:
                 raise UnmaskError(f"Several fields are named '{name}'; write one of: {', '.join(found)}.")
             *path, last = found[0].split(".")

@@ -43,6 +43,14 @@ def needs(what: str, extra: str, instead: str = "") -> Missing:
     return Missing(f"{what}: run pip install 'unmask[{extra}]'{f', or {instead}' if instead else ''}.")
 
 
+class NoField(UnmaskError):
+    """There is no field `name`, but those of `known`."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, list(known)
+        super().__init__(str(unknown("field", name, self.known)))
+
+
 class FieldError(UnmaskError):
     """A config has no such field, or its value is wrong. The message is `before`, the name of the config, and `after`.
 

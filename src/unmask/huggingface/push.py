@@ -140,8 +140,8 @@ def check_license(name: str | None) -> None:
     meant = nearest(name.lower().replace(" ", "-"), LICENSES)
     hint = f"; did you mean '{meant}'?" if meant else "."
     raise UnmaskError(
-        f"The hub knows no license '{name}'{hint} For one that it does not list, give --license other, and put its text "
-        "into LICENSE in the folder."
+        f"The hub knows no license '{name}'{hint} For one that it does not list, give --license other, and put its "
+        "text into LICENSE in the folder."
     )
 
 

@@ -14,6 +14,11 @@ from unmask.train.events import Evaluated, Event, Listener, Measured, Noted, Pla
 
 SECONDS_BETWEEN_LINES = 5.0  # between lines of training metrics; evaluations and notes are always printed
 
+ENDED = (
+    "This run has ended: it has done all of its {}. To train further, resume it with a larger --steps, or with further "
+    "--minutes, other than those it had."
+)
+
 
 class Display(Protocol):
     """The methods of a display of a run."""
@@ -79,6 +84,8 @@ class Shown:
             case Noted(text):
                 self.display.note(text)
             case Planned(step, total):
+                if 0 < total <= step:
+                    self.display.note(ENDED.format(plural(total, "step")))
                 self.display.start(step, total)
             case Measured() | Evaluated():
                 self.display.show(event.row)

@@ -65,8 +65,8 @@ def read_conll(
     width = len(found[0][0][1])
     if width < 2 and labelled:
         raise UnmaskError(
-            f"{path}:{found[0][0][0]} has only one column: {_shown(found[0][0][1])}; write a word and its tag, separated "
-            "by a tab or blanks."
+            f"{path}:{found[0][0][0]} has only one column: {_shown(found[0][0][1])}; write a word and its tag, "
+            "separated by a tab or blanks."
         )
     universal = is_universal(path, found)
     at = numbers[0] if numbers[0] is not None else 1 if universal else 0
