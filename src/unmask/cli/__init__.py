@@ -29,7 +29,7 @@ from unmask.cli import (
 from unmask.cli.ending import remark
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.cli.terminal import harmless_streams
-from unmask.errors import UnmaskError
+from unmask.errors import NoField, UnmaskError
 from unmask.train.interrupt import Interrupt
 
 __all__ = ["main", "parser"]
@@ -74,7 +74,10 @@ def _run(given: list[str]) -> None:
         fields = overrides(rest)
         local_models(options, fields)
         remark(options, fields)
-        options.run(options, fields)
+        try:
+            options.run(options, fields)
+        except NoField as error:
+            raise options.parser.instead(error) from None
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would continue with half a run
             sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:
