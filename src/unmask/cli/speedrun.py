@@ -32,17 +32,21 @@ def add_verbs(verbs: Any) -> None:
     data.add_argument(
         "--minimal-pairs", nargs="+", default=[], metavar="PATH", help="files or folders in the format of BLiMP"
     )
-    data.add_argument("--most", type=int, default=200, metavar="N", help="pairs of each kind (default: 200)")
+    data.add_argument("--most", type=int, default=200, metavar="N", help="pairs of each kind (default: %(default)s)")
     data.add_argument("--glue", metavar="FOLDER", help="folder with a folder for each task, as GLUE is distributed")
     data.add_argument(
         "--tasks", nargs="+", default=[], metavar="NAME", help="tasks of GLUE (default: SST-2 CoLA MRPC RTE)"
     )
-    data.add_argument("--rows", type=int, default=10_000, metavar="N", help="training rows of a task (default: 10000)")
+    data.add_argument(
+        "--rows", type=int, default=10_000, metavar="N", help="training rows of a task (default: %(default)s)"
+    )
     train = verb.group("training")
-    train.add_argument("--minutes", type=float, default=30.0, metavar="N", help="of pre-training (default: 30)")
+    train.add_argument(
+        "--minutes", type=float, default=30.0, metavar="N", help="of pre-training (default: %(default)s)"
+    )
     train.add_argument("--threads", type=int, metavar="N", help="threads (default: those of PyTorch)")
-    train.add_argument("--seed", type=int, default=0, metavar="N", help="of the run (default: 0)")
-    train.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds of fine-tuning (default: 3)")
+    train.add_argument("--seed", type=int, default=0, metavar="N", help="of the run (default: %(default)s)")
+    train.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds of fine-tuning (default: %(default)s)")
     add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="of the recipe")
     add_field(train, "--tuning.lr", "X", "learning rate of fine-tuning", default=3e-4)
     add_field(train, "--tuning.epochs", "N", "passes over the rows of a task", default=3)
