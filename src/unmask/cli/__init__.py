@@ -22,6 +22,7 @@ from unmask.cli import (
     push,
     serve,
     show,
+    speedrun,
     training,
     translation,
     words,
@@ -45,7 +46,7 @@ SECTIONS = {
     "prepare data": ("corpus", "vocabulary", "cluster"),
     "train": ("pretrain", "finetune", "train"),
     "use a model": ("predict", "embed", "translate", "generate", "words"),
-    "measure": ("evaluate", "baseline", "probe", "glue", "bench"),
+    "measure": ("evaluate", "baseline", "probe", "glue", "speedrun", "bench"),
     "look inside": ("show", "report", "lecture"),
     "serve and share": ("serve", "export", "push"),
 }
@@ -123,6 +124,7 @@ def parser() -> Parser:
         export.add_verbs,
         push.add_verbs,
         serve.add_verbs,
+        speedrun.add_verbs,
         bench.add_verbs,
         training.add_report,
     ):
