@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.cli import translation
 from unmask.cli.data import print_losses
-from unmask.cli.help import add_field, add_fields
+from unmask.cli.ending import suggest
+from unmask.cli.help import add_field, add_fields, offer
+from unmask.cli.labelled import benchmarks
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
 from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
@@ -28,7 +30,7 @@ _NO_ANSWER = (
 
 
 _MODES = {
-    "data": ("shots", "examples", "no_answer", "beams", "lm"),
+    "data": ("shots", "examples", "no_answer", "beams", "lm", "out"),
     "pairs": ("columns", "out", "force", "metric", "turns", "known", "shots"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
@@ -90,12 +92,13 @@ def _add_evaluate(verbs: Any) -> None:
     add_field(rows, "--rows.text", "NAME", "column of the text, if it does not have the usual name")
     add_field(rows, "--pair", "NAME", "column of the second text of a pair")
     add_field(rows, "--label", "NAME", "column of the label")
-    add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds")
+    offer(add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds"), benchmarks)
     rows.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     rows.add_argument(
         "--shots", type=int, metavar="K", help="prompt a language model with K examples; also with --pairs and --known"
     )
-    add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
+    shots = add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
+    offer(shots, lambda: ("classification", "multiple-choice"))
     rows.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
@@ -106,11 +109,12 @@ def _add_evaluate(verbs: Any) -> None:
         metavar="SOURCE,TARGET",
         help="columns of a table (default: the usual names); numbers, such as 1,2, for a table without a header",
     )
-    pairs.add_argument(
+    metric = pairs.add_argument(
         "--metric",
         metavar="NAME",
         help="bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one right form",
     )
+    offer(metric, translation.metrics)
     add_field(pairs, "--beam-size", "N", "hypotheses that the search keeps", default="of the folder")
     pairs.add_argument(
         "--known",
@@ -131,7 +135,12 @@ def _add_evaluate(verbs: Any) -> None:
     text.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     output = sub.group("output")
     output.add_argument("--json", action="store_true", help="print JSON")
-    output.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
+    output.add_argument(
+        "--out",
+        metavar="FILE",
+        help="with --data: write each row with its answer and error to this file, a JSON object a line; with --pairs: "
+        "the translations, one a line",
+    )
     sub.add_argument(ALL, action="store_true", help="show every option in groups, with its default, and stop")
 
 
@@ -204,6 +213,8 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     _check_modes(options)
     if options.pairs:
         translation.evaluate(options, overrides)
+        if options.shots is None:
+            suggest(f"translate --model {options.model} < FILE", beside=True)
         return
     if options.text:
         _evaluate_text(options, overrides)
@@ -216,31 +227,41 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.shots is not None:
         from unmask.runs.in_context import InContext, evaluate_in_context
 
+        if options.out:
+            raise UnmaskError("--out has no effect with --shots: leave it out.")
         how = InContext().override({"encoding": options.encoding, **overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
         given = {"encoding": options.encoding} if options.encoding else {}
         scores = _labelled_scores(options, given | of_rows(overrides))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+    if options.shots is None:
+        suggest(f"predict --model {options.model} INPUT", beside=True)
 
 
 def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Scores:
+    from unmask.files import check_place
     from unmask.huggingface import holds_encoder_decoder
     from unmask.kernels.processor import settle
     from unmask.runs.evaluation import evaluate_written
     from unmask.runs.finetuning import evaluate
     from unmask.serve.written import NO_THRESHOLD
 
+    if options.out:
+        check_place(Path(options.out))
     if not holds_encoder_decoder(options.model):
         how = {"no_answer": options.no_answer, "search": searching(options)}
-        scores = evaluate(options.model, options.data, rows, **how, ready=_ready(options))
+        scores = evaluate(options.model, options.data, rows, **how, ready=_ready(options), out=options.out)
     elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
     else:
         where = {"device": options.device, "precision": options.precision}
-        scores = evaluate_written(options.model, options.data, rows, **where)
-    say(settle(options.precision, options.device))
-    return scores
+        scores = evaluate_written(options.model, options.data, rows, **where, out=options.out)
+    settled = settle(options.precision, options.device)
+    say(settled)
+    if options.out:
+        print(f"{plural(scores['rows'], 'row')} with their answers -> {options.out}", file=sys.stderr)
+    return {**scores, "precision": settled.precision}
 
 
 def _check_modes(options: argparse.Namespace) -> None:
@@ -322,6 +343,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)
         print(f"{plural(count, 'answer')} -> {options.out}")
+        suggest(f"evaluate --model {options.model} --data LABELLED_ROWS", beside=True)
         return
     for text, answer in found:
         if options.json:
