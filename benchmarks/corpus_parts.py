@@ -38,16 +38,15 @@ def main() -> None:
     try:
         with multiprocessing.get_context("spawn").Pool(1) as pool:  # its memory would be counted as that of the stages
             size = pool.apply(write, (texts, options.texts, options.seed, options.megabytes * 1_000_000))
-        rows = list(stages(options.folder, texts, options.parts, size))
+        print(f"{size / 1e6:,.0f} MB of text, seed {options.seed}\n")
+        print("| stage | processor s | MB/s | largest memory, MB |\n|---|---|---|---|")
+        for name, seconds, peak in stages(options.folder, texts, options.parts):
+            print(f"| {name} | {seconds:,.1f} | {size / 1e6 / seconds:,.1f} | {peak:,.0f} |", flush=True)
     finally:
         shutil.rmtree(options.folder)
-    print(f"{size / 1e6:,.0f} MB of text, seed {options.seed}\n")
-    print("| stage | processor s | MB/s | largest memory, MB |\n|---|---|---|---|")
-    for name, seconds, peak in rows:
-        print(f"| {name} | {seconds:,.1f} | {size / 1e6 / seconds:,.1f} | {peak:,.0f} |")
 
 
-def stages(folder: Path, texts: Path, counts: list[int], size: int) -> Iterator[tuple[str, float, float]]:
+def stages(folder: Path, texts: Path, counts: list[int]) -> Iterator[tuple[str, float, float]]:
     """(stage, processor seconds of all its processes, MB of the largest one); raises SystemExit if corpora differ."""
     vocabulary, found = folder / "vocabulary", set()
     yield "vocabulary", *run("vocabulary", texts, "--out", vocabulary)

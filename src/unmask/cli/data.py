@@ -60,7 +60,7 @@ def add_verbs(verbs: Any) -> None:
         _corpus_build,
         "Train a vocabulary and write the text as tokens, or write pictures, recordings or records of sensors decoded.",
     )
-    data_options(sub, "files, folders or hub:NAME (default: the embedded corpus)")
+    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)")
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
     vocabulary_options(sub)
     sub.add_argument(

@@ -36,7 +36,7 @@ def add_verbs(corpus: Any) -> None:
         "Learn a vocabulary from a sample of texts, for all parts of a corpus: at once, or from parts that `corpus "
         "merge` joins.",
     )
-    data_options(sub, "files, folders or hub:NAME")
+    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder")
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the tokenizer")
     sub.add_argument("--part", metavar="I/N", help="write only the sample of part I of N, for `corpus merge`")
     vocabulary_options(sub)
