@@ -101,6 +101,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus", "build", "--data", "text.txt"], "required: --out"),
         (["corpus", "build", "--data", "text.txt", "--out", "out", "--part", "1/2"], "need the same vocabulary"),
         (["corpus", "vocabulary", "text.txt", "--out", "out", "--part", "3/2"], "There is no part 3/2"),
+        (["corpus", "vocabulary", "text.txt", "--out", "out", "--vocabulary-size", "3"], "3"),
         (["corpus", "vocabulary", "--out", "out"], "give files or folders with --data"),
         (["corpus", "build", "--data", "text.txt", "--out", "memory://out"], "is an address"),
         (["corpus", "build", "--data", "s4://text.txt", "--out", "out"], "s4://text.txt cannot be opened"),
@@ -636,7 +637,7 @@ def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert old in out
     assert f"--encoding cp1252, which is likely\n{pdf}  Passed over: 2 files.\n" in out
-    monkeypatch.setattr("unmask.cli.data.SHOWN", 1)
+    monkeypatch.setattr("unmask.cli.options.SHOWN", 1)
     main([*build, "again"])
     assert "  1 more such file" in capsys.readouterr().out
     main([*build, "whole", "--encoding", "latin-1"])

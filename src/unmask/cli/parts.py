@@ -80,7 +80,6 @@ def build(options: argparse.Namespace) -> None:
 def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data.files.remote import absolute
     from unmask.data.text import vocabulary_parts as vocabularies
-    from unmask.data.text.sampling import Sample
     from unmask.train.display import progress
 
     options.data = [*options.data, *options.paths]
@@ -92,7 +91,7 @@ def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
         if options.part is not None:
             part = vocabularies.sample_part(texts, out, given.share, given.inputs, settings, show)
         else:
-            tokenizer = vocabularies.learn(Sample().read(texts, show), out, settings)
+            tokenizer = vocabularies.learn(texts, out, settings, report=show)
     if options.part is not None:
         _said(options, part, given.statistics, f"a sample of {plural(part.manifest['documents'], 'document')}")
     else:

@@ -239,10 +239,10 @@ def build(
     with workspace(out) as folder:
         total = None
         if tokenizer is None:
-            sample = Sample().read((d.text for d in _fresh(documents)), report)
+            sample = Sample()
+            texts = sample.training((document.text for document in _fresh(documents)), heldout, report)
+            tokenizer = learn(texts, vocabulary_size, cased=cased, strip_accents=strip_accents)
             total = sample.documents
-            report("vocabulary", total, total)
-            tokenizer = learn(sample.training(heldout), vocabulary_size, cased=cased, strip_accents=strip_accents)
         else:
             options |= _given(tokenizer)
         options |= {"heldout": heldout, "shard_tokens": shard_tokens}

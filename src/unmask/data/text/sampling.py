@@ -58,9 +58,12 @@ class Sample:
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts.values())
 
-    def training(self, heldout: float) -> Iterator[str]:
-        """The texts that a corpus does not hold out. If only few documents, all very large, fit into the sample, one
-        that the corpus holds out may be among them."""
+    def training(self, texts: Iterable[str], heldout: float, report: Progress | None = None) -> Iterator[str]:
+        """Add texts, and yield those of the sample that a corpus does not hold out. If only few documents, all very
+        large, fit into the sample, one that the corpus holds out may be among them."""
+        self.read(texts, report)
+        if report is not None:
+            report("vocabulary", self.documents, self.documents)
         if len(self._texts) == 1 and self.bound == _ALL and heldout > 0:
             (only,) = self._texts.values()
             dealt = divided(TextDocument(only, ""), heldout, Tally())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,14 @@ from unmask.files import describe, writing
 _TEXTS = "sample.jsonl"
 
 
-def learn(sample: Sample, out: Path, options: dict[str, Any]) -> Tokenizer:
-    """Learn the tokenizer of a sample, and write its folder.
+def learn(
+    texts: Iterable[str],
+    out: Path,
+    options: dict[str, Any],
+    sample: Sample | None = None,
+    report: Progress | None = None,
+) -> Tokenizer:
+    """Learn a tokenizer from a sample of texts, and write its folder.
 
     options  `kind` of KINDS, `vocabulary_size`, `cased`, `strip_accents`, and `heldout`, the share of documents that a
              corpus holds out, from which nothing is learned
@@ -33,7 +40,7 @@ def learn(sample: Sample, out: Path, options: dict[str, Any]) -> Tokenizer:
     if kind not in KINDS:
         raise unknown("kind of tokens", kind, KINDS)
     with workspace(out) as folder:
-        tokenizer = KINDS[kind](sample.training(heldout), size, **how)
+        tokenizer = KINDS[kind]((sample or Sample()).training(texts, heldout, report), size, **how)
         tokenizer.save(folder)
     return tokenizer
 
@@ -65,9 +72,8 @@ def merge(out: Path) -> Tokenizer:
     """
     parts = all_parts(out, SAMPLE)
     sample = Sample(bound=min(part.manifest["bound"] for part in parts))
-    for part in parts:
-        sample.read(_texts(part))
-    return learn(sample, out, parts[0].manifest["options"])
+    texts = chain.from_iterable(map(_texts, parts))
+    return learn(texts, out, parts[0].manifest["options"], sample)
 
 
 def _texts(part: Part) -> Iterator[str]:
