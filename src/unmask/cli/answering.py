@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli import translation
+from unmask.cli import many, translation
 from unmask.cli.data import print_losses
 from unmask.cli.help import add_field, add_fields
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
@@ -162,7 +162,7 @@ def _add_predict(verbs: Any) -> None:
         metavar="FILE",
         help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
         "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
-        "choices also SWAG, ARC or DREAM",
+        "choices also SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
     )
     encoding_option(data)
     record_options(data)
@@ -175,7 +175,13 @@ def _add_predict(verbs: Any) -> None:
     answers.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     search_options(answers)
     output = sub.group("output")
-    output.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, the format of SQuAD's scripts")
+    output.add_argument(
+        "--out",
+        metavar="FILE",
+        help="FILE.parquet or FILE.jsonl: write each row of --file with its prediction, in blocks after which a "
+        "stopped command continues; another name: write {id: answer}, the format of SQuAD's scripts",
+    )
+    many.part_options(output)
     output.add_argument(
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
@@ -308,11 +314,15 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
+    of_rows = many.writes_rows(options, "predict")
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)
     say(predictor.settled)
+    if of_rows:
+        many.predict(options, predictor)
+        return
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")
     rows = None

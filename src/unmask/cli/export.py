@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli import many
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
 from unmask.cli.options import ENCODING, answering_options, backend_option, encoding_option
@@ -75,13 +76,26 @@ def add_verbs(verbs: Any) -> None:
         help="of an encoder that was not trained for sentence vectors: the mean of all tokens (default), or the first",
     )
     sub.add_argument(
-        "--file", metavar="FILE", help="a file with one text a line and no blank lines (default: standard input)"
+        "--file",
+        metavar="FILE",
+        help="a file with one text a line and no blank lines (default: standard input); with --out FILE.parquet also "
+        "Parquet or JSON lines",
     )
     sub.add_argument(
         "--data", metavar="FOLDER", help="a folder of pictures or recordings; their names go into a file beside --out"
     )
     encoding_option(sub)
-    sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
+    sub.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="file for the vectors: .npy, .safetensors or .jsonl; FILE.parquet: each row of --file with its vector, in "
+        "blocks after which a stopped command continues",
+    )
+    sub.add_argument(
+        "--column", metavar="NAME", help="with --out FILE.parquet: the column or key of the texts (default: text)"
+    )
+    many.part_options(sub)
     answering_options(sub)
     backend_option(sub)
 
@@ -90,6 +104,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
     from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
+    of_rows = many.writes_rows(options, "embed")
     if options.data:
         _embed_items(options)
         return
@@ -99,6 +114,9 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     predictor = Predictor(model, **where)
     say(predictor.settled)
+    if of_rows:
+        many.embed(options, predictor)
+        return
     count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
 
