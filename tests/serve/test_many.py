@@ -225,7 +225,7 @@ def test_answers_of_other_rows_models_or_options_are_not_continued(predictor, fo
 def test_two_processes_do_not_write_one_file(predictor, folders, rows, tmp_path):
     class Meanwhile(Predictions):
         def answer(self, rows_of_block):
-            with pytest.raises(UnmaskError, match="Another process is writing .*out.jsonl"):
+            with pytest.raises(UnmaskError, match=r"Another process is writing .*out\.jsonl"):
                 answer(predictor, folders / "classifier", rows, tmp_path / "out.jsonl")
             return super().answer(rows_of_block)
 

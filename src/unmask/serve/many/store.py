@@ -1,4 +1,4 @@
-"""Store: finished blocks of answers in a folder beside the file that they become, so that a killed process continues."""
+"""Store: finished blocks of answers in a folder beside the file that they become; a killed process continues."""
 
 from __future__ import annotations
 
