@@ -15,14 +15,16 @@ import pytest
 from pyarrow import parquet
 
 from unmask import cli, huggingface
+from unmask.data.labelled.rows import Row
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
+from unmask.runs.evaluation import evaluate
 from unmask.serve import Predictor
 from unmask.serve.many import BatchEmbedder, BatchPredictor
 from unmask.serve.many.answers import Part, answer_file
-from unmask.serve.many.asked import Predictions, as_json
+from unmask.serve.many.asked import Asked, Predictions, as_json
 from unmask.serve.many.source import Lines, ParquetRows, source_of
 
 WORDS = "a good film dull the plot of great was and people talk".split()  # noqa: SIM905
@@ -148,6 +150,20 @@ def test_the_parts_one_after_another_are_the_whole(predictor, folders, rows, for
         assert pyarrow.concat_tables(tables).equals(parquet.read_table(whole.out))
 
 
+def test_right_answers_of_the_parts_add_up_to_those_of_an_evaluation(predictor, folders, texts, table, tmp_path):
+    labels = ["good", "bad", "bad"] * 7 + ["good", "good"]
+    parquet.write_table(table.append_column("label", [labels]), tmp_path / "rows.parquet")
+    parts = [
+        answer(predictor, folders / "classifier", tmp_path / "rows.parquet", tmp_path / "x.parquet", part=Part(i, 3))
+        for i in (1, 2, 3)
+    ]
+    rows = [row for part in parts for row in parquet.read_table(part.out).to_pylist()]
+    right = sum(json.loads(row["prediction"])["label"] == row["label"] for row in rows)
+    scores = evaluate(folders / "classifier", tmp_path / "rows.parquet")
+    assert right / len(texts) == pytest.approx(scores["metrics"]["accuracy"])
+    assert 0 < right < len(texts)
+
+
 def test_lines_have_parts_too(predictor, folders, texts, tmp_path):
     (tmp_path / "rows.txt").write_text("\n".join(texts), encoding="utf-8")  # the last line does not end
     whole = answer(predictor, folders / "classifier", tmp_path / "rows.txt", tmp_path / "whole.jsonl")
@@ -171,35 +187,56 @@ def test_blocks_are_those_of_the_rows(texts, rows, tmp_path, rate):
         assert [block.first for block in found] == [4 * i + 1 for i in range(begin, begin + max(len(found), 1))]
 
 
-class Killed(Predictions):
-    """Ends its process without a last word when it comes to the row with this text."""
+class Echo(Asked):
+    """Answers with the text; ends its process without a last word at one text. It has no model, so it can be forked."""
 
-    def __init__(self, predictor, text):
-        super().__init__(predictor)
-        self.text = text
+    name = "prediction"
+
+    def __init__(self, last=None):
+        self.last = last
+
+    def row(self, value, number):
+        return Row(text=value["text"])
 
     def answer(self, rows):
-        if any(row.text == self.text for row in rows):
+        if any(row.text == self.last for row in rows):
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().answer(rows)
+        return [row.text for row in rows]
+
+    def array(self, answers):
+        return pyarrow.array(answers, pyarrow.string())
 
 
 @pytest.mark.parametrize("form", [".jsonl", ".parquet"])
-def test_a_killed_process_continues_after_its_blocks(predictor, folders, texts, rows, form, tmp_path):
-    whole = answer(predictor, folders / "classifier", rows, tmp_path / f"whole{form}").out.read_bytes()
+def test_a_killed_process_continues_after_its_blocks(folders, texts, rows, form, tmp_path):
     out, given = tmp_path / f"out{form}", {"model": folders / "classifier", "options": {}}
+    whole = answer_file(Echo(), source_of(rows), tmp_path / f"whole{form}", **given).out.read_bytes()
     process = multiprocessing.get_context("fork").Process(
-        target=lambda: answer_file(Killed(predictor, texts[13]), source_of(rows), out, **given)
+        target=lambda: answer_file(Echo(texts[13]), source_of(rows), out, **given)
     )
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
     assert not out.exists()
     (tmp_path / f"out{form}.blocks" / ".00000003.abcdefgh.tmp").write_bytes(b"half a bl")  # as a kill may leave it
-    found = answer(predictor, folders / "classifier", rows, out)
+    found = answer_file(Echo(), source_of(rows), out, **given)
     assert found.continued == 12
     assert out.read_bytes() == whole
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["rows.parquet", f"whole{form}", out.name])
+
+
+def test_rows_that_stopped_a_command_can_be_skipped_by_the_next(folders, texts, rows, tmp_path):
+    class Refuses(Echo):
+        def row(self, value, number):
+            if value["text"] == texts[13]:
+                raise UnmaskError(f"Text {number} is odd.")
+            return super().row(value, number)
+
+    out, given = tmp_path / "out.jsonl", {"model": folders / "classifier", "options": {}}
+    with pytest.raises(UnmaskError, match=r"Text 14 is odd.*--on-error skip"):
+        answer_file(Refuses(), source_of(rows), out, **given)
+    found = answer_file(Refuses(), source_of(rows), out, skip=True, **given)
+    assert (found.continued, found.tally.rows, found.tally.errors) == (12, 23, 1)
 
 
 def test_answers_of_other_rows_models_or_options_are_not_continued(predictor, folders, rows, tmp_path, monkeypatch):
@@ -217,7 +254,6 @@ def test_answers_of_other_rows_models_or_options_are_not_continued(predictor, fo
     monkeypatch.setattr("unmask.serve.many.source.BLOCK", 4)
     monkeypatch.setattr("unmask.serve.many.answers.BLOCK", 4)
     stopped(options={"top": 3})
-    stopped(skip=True)
     stopped(model=folders / "encoder")
     stopped(lambda: os.utime(rows, (1, 1)))
 
@@ -306,6 +342,8 @@ def test_a_truncated_table_is_one_sentence(folders, rows, tmp_path, capsys):
         (["predict", "--out", "OUT.jsonl", "--file", "TAKEN"], "taken.parquet has 'prediction', as the answers have"),
         (["embed", "--out", "OUT.npy", "--on-error", "skip"], "--on-error needs .* --out FILE.parquet"),
         (["embed", "--out", "OUT.npy", "--column", "x"], "--column needs"),
+        (["embed", "--out", "OUT.npy", "--file", "ROWS"], "rows.parquet are not lines: add --out FILE.parquet"),
+        (["predict", "--file", "ROWS"], "rows.parquet are not lines"),
     ],
 )
 def test_options_that_do_not_go_together(given, sentence, folders, rows, texts, tmp_path, capsys):

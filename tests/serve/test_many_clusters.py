@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from unmask import huggingface
 from unmask.data.text.tokenizer import Tokenizer
@@ -16,6 +21,7 @@ from unmask.serve import Predictor
 from unmask.serve.many import BatchEmbedder, BatchPredictor
 
 pytestmark = pytest.mark.extras
+ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["a good film", "dull", " ", "great people", "the plot of a great film was dull", "a film"]
 
 
@@ -56,6 +62,47 @@ def check(rows, wanted):
         assert found["label"] == answer["label"]
         assert found["probability"] == pytest.approx(answer["probability"], abs=1e-5)
         np.testing.assert_allclose(row["embedding"], vector, atol=1e-5)
+
+
+@pytest.fixture
+def here(folders, tmp_path, monkeypatch):
+    """A folder with the rows and the models that the page names."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(folders / "classifier", tmp_path / "runs" / "sentiment")
+    shutil.copytree(folders / "encoder", tmp_path / "runs" / "sentences")
+    parquet.write_table(pyarrow.table({"id": range(len(TEXTS)), "text": TEXTS}), "rows.parquet")
+    return tmp_path
+
+
+def example(name):
+    """The block of docs/scaling.md that imports a library."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "scaling.md").read_text("utf-8"), re.DOTALL)
+    [block] = [block for block in blocks if re.search(rf"^(import|from) {name}\b", block, re.MULTILINE)]
+    return block
+
+
+def test_the_example_of_ray_runs(here, wanted):
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        exec(example("ray"), {})
+    finally:
+        ray.shutdown()
+    found = parquet.read_table(here / "answers").sort_by("id").to_pylist()
+    check([{**row, "embedding": vector} for row, vector in zip(found, wanted[1], strict=True)], wanted)
+
+
+def test_the_example_of_spark_runs(here, wanted, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    names = {}
+    try:
+        exec(example("pyspark"), names)
+    finally:
+        names["spark"].stop()
+    found = parquet.read_table(here / "vectors").sort_by("id").to_pylist()
+    answers = [None if one is None else json.dumps(one) for one in wanted[0]]
+    check([{**row, "prediction": answer} for row, answer in zip(found, answers, strict=True)], wanted)
 
 
 def test_ray_maps_batches(folders, wanted):

@@ -328,6 +328,8 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     rows = None
     if options.file and not options.texts:
         rows = predictor.rows_in(options.file, options.encoding)
+    if rows is None:
+        many.refuse_table(options.file)
     found = predictor.stream(_texts(options)) if rows is None else predictor.answers_to(rows)
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)

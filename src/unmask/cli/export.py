@@ -108,6 +108,8 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.data:
         _embed_items(options)
         return
+    if not of_rows:
+        many.refuse_table(options.file)
     model, note = encoder_of(options.model, options.pooling)
     if note:
         print(note, file=sys.stderr)

@@ -47,12 +47,26 @@ def writes_rows(options: argparse.Namespace, verb: str) -> bool:
             if getattr(options, name, None) is not None:
                 raise UnmaskError(f"--{name.replace('_', '-')} needs a row for each row: add --out {forms}.")
         return False
+    if options.part is not None:
+        from unmask.serve.many.answers import Part
+
+        Part.read(options.part)  # before the model is opened
     for name in ("texts", "data", "na_prob_file"):
         if getattr(options, name, None):
             raise UnmaskError(f"--out {forms} holds the rows of --file: leave the other input and --na-prob-file out.")
     if not options.file:
         raise UnmaskError(f"--out {forms} holds the rows of a file: add --file FILE.")
     return True
+
+
+def refuse_table(file: str | None) -> None:
+    """Raises UnmaskError for a Parquet file where lines are read."""
+    from unmask.data.files.tables import format_by_name
+
+    if file and format_by_name(Path(file)) == "parquet":
+        raise UnmaskError(
+            f"The rows of {file} are not lines: add --out FILE.parquet, which holds them with the answers."
+        )
 
 
 def predict(options: argparse.Namespace, predictor: Answering) -> None:

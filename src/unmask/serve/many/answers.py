@@ -70,7 +70,7 @@ def answer_file(
 
     out      .parquet, with the columns of a Parquet source, or .jsonl
     model    the folder of the model; an interrupted call is not continued with changed files
-    options  all that the answers depend on, as JSON
+    options  what else the answers depend on, as JSON
     skip     as for `Asked.found`
 
     Raises UnmaskError if the file cannot be written, for a damaged file, and without `skip` for a row that cannot be
@@ -87,7 +87,6 @@ def answer_file(
         "rows": {str(source.path.resolve()): _state(source.path)},
         "options": dict(options),
         "blocks": [BLOCK, begin, end],
-        "skip": skip,
     }
     with store.opened(out, plan) as kept:
         continued = kept.done
