@@ -10,8 +10,8 @@ from typing import Any
 from unmask.errors import UnmaskError
 from unmask.files import check_place
 from unmask.serve.many import store
-from unmask.serve.many.asked import Asked
-from unmask.serve.many.source import BLOCK, Source
+from unmask.serve.many.asked import Asked, Found
+from unmask.serve.many.source import BLOCK, Block, Source
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,13 @@ def answer_file(
     return Answered(out, tally, min(continued * BLOCK, tally.rows))
 
 
-def _found(asked: Asked, block: Any, path: Path, skip: bool) -> Any:
+def _found(asked: Asked, block: Block, path: Path, skip: bool) -> Found:
     try:
         return asked.found(block, skip=skip)
     except UnmaskError as error:
-        raise UnmaskError(f"{error} ({path}; with --on-error skip, such rows have no answer)") from None
+        said = str(error).rstrip(".")
+        place = "" if str(path) in said else f" ({path})"
+        raise UnmaskError(f"{said}{place}; with --on-error skip, such rows keep their places.") from None
 
 
 def _files(model: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from unmask.data.labelled.rows import Row
-from unmask.errors import UnmaskError, kind_of
+from unmask.errors import UnmaskError, kind_of, unknown
 from unmask.serve.answering import Answering
 from unmask.serve.many.source import Block, Value
 from unmask.serve.predictor import Predictor
@@ -61,7 +61,7 @@ class Asked(ABC):
         """Answers, or None, as a `pyarrow.Array`."""
 
     def check(self, names: Collection[str], place: object) -> None:
-        """Raises UnmaskError if a table has a column with the name of one that is added."""
+        """Raises UnmaskError for a table whose columns do not fit: one has the name of a column that is added."""
         taken = next((name for name in (self.name, ERROR) if name in names), None)
         if taken is not None:
             raise UnmaskError(f"{place} has '{taken}', as the answers have: rename it.")
@@ -149,6 +149,11 @@ class Vectors(Asked):
     def __init__(self, predictor: Predictor, column: str = "text") -> None:
         next(vectors(predictor, ["text"]))  # raises for a model without vectors
         self.predictor, self.column = predictor, column
+
+    def check(self, names: Collection[str], place: object) -> None:
+        super().check(names, place)
+        if names and self.column not in names:
+            raise unknown("column", self.column, names, place)
 
     def row(self, value: Value, number: int) -> Row:
         text = value.get(self.column) if isinstance(value, Mapping) else value

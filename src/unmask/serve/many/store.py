@@ -69,7 +69,7 @@ def opened(out: Path, plan: Mapping[str, Any]) -> Iterator[Store]:
     folder = out.with_name(f"{out.name}.blocks")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR)
+        descriptor = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o644)
     try:
         if not locked(descriptor):
             raise UnmaskError(f"Another process is writing {out}: wait for it, or name another --out.")
