@@ -386,6 +386,8 @@ def test_functions_for_batches_are_small_and_open_no_model_until_they_are_called
                 np.testing.assert_allclose(one[name_of].to_pylist(), wanted[1][:6], atol=1e-5)
         with pytest.raises(UnmaskError, match="The table has"):
             function(found)
+        with pytest.raises(UnmaskError, match="give map_batches batch_format='pyarrow'"):
+            function({"text": np.array(["a film"])})
 
 
 def test_json_of_a_text_that_cannot_be_encoded_is_escaped():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, ClassVar
 
+from unmask.errors import UnmaskError
 from unmask.serve.many.asked import ERROR, Asked, Predictions, Vectors
 from unmask.serve.many.source import Block
 
@@ -31,10 +32,12 @@ class Batches(ABC):
         self.model, self.how = str(model), tuple(sorted(how.items()))
 
     def __call__(self, batch: Any) -> Any:
-        """A table, as Ray passes it with `batch_format="pyarrow"`, with the columns of answers. Raises UnmaskError if
-        it has one of their names already."""
+        """A table, as Ray passes it with `batch_format="pyarrow"`, with the columns of answers. Raises UnmaskError for
+        a batch of another kind, and for a table that has one of their names already."""
+        if not hasattr(batch, "column_names"):
+            raise UnmaskError("A batch must be a table of pyarrow: give map_batches batch_format='pyarrow'.")
         asked = self._asked(self.model, self.how)
-        asked.check(batch.schema.names, "The table")
+        asked.check(batch.column_names, "The table")
         return asked.table(asked.found(Block(1, batch.to_pylist(), batch), skip=True))
 
     def arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
