@@ -61,7 +61,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["predict", "--model", "x", "--tpo=3", "a text"], "did you mean '--top'?"),
         (["predict", "--model", "x", "--top", "many", "a text"], "--top must be a whole number, not 'many'"),
         (["quickstart", "--minutes", "nan", "--out", "out"], "--minutes must be a number, not 'nan'"),
-        (["evaluate", "--model", "x", "--data", "y", "--out", "out"], "--out needs --pairs: it has no effect with"),
+        (["evaluate", "--model", "x", "--text", "y", "--out", "out"], "--out needs --data: it has no effect with"),
         (["evaluate", "--model", "x", "--data", "y", "--as-corpus"], "--as-corpus needs --text"),
         (["evaluate", "--model", "x", "--text", "y", "--shots", "0"], "--shots needs --data"),
         (["evaluate", "--model", "x", "--data", "y", "--examples", "z"], "give their number with --shots K"),

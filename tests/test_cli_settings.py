@@ -10,6 +10,7 @@ import tomllib
 import pytest
 
 from unmask.cli import main
+from unmask.cli.ending import suggest
 from unmask.cli.settings import toml
 from unmask.config import flatten
 from unmask.runs import recipes
@@ -163,6 +164,24 @@ def test_a_model_that_has_hardly_learned_is_called_that(loss, said, folder, monk
         with pytest.raises(SystemExit):
             main(["predict", "--model", "model", "a text"])  # it has no weights
         assert ("has hardly begun" in capsys.readouterr().err) is bool(seen and said)
+
+
+@pytest.mark.parametrize(("accuracy", "said"), [(0.5, "has hardly learned: its accuracy"), (0.51, None)])
+def test_a_fine_tuned_folder_is_compared_with_its_baseline(accuracy, said, tmp_path):
+    (tmp_path / "run.json").write_text('{"kind": "finetuning", "config": {}}')
+    seeds = [{"seed": 3, "dev": {"accuracy": 0.9}}, {"seed": 4, "dev": {"accuracy": accuracy}}]
+    results = {"metric": "accuracy", "baseline": {"dev": {"accuracy": 0.5}}, "seeds": seeds, "kept": 4}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert (said in weakness(tmp_path)) if said else weakness(tmp_path) is None
+    (tmp_path / "results.json").write_text(json.dumps(results | {"kept": 5}))
+    assert weakness(tmp_path) is None  # damaged
+
+
+def test_a_next_command_beside_data_is_for_a_person_alone(monkeypatch, capsys):
+    for seen in (True, False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda seen=seen: seen)
+        suggest("predict --model runs/a INPUT", beside=True)
+        assert capsys.readouterr() == ("", "Next: unmask predict --model runs/a INPUT\n" if seen else "")
 
 
 def test_a_folder_without_a_run_is_not_judged(folder):

@@ -14,6 +14,7 @@ from unmask.data.recordings.reading import Recording
 from unmask.tasks import (
     Classification,
     Coreference,
+    Embedding,
     ImageClassification,
     MultiLabel,
     MultipleChoice,
@@ -84,6 +85,50 @@ def test_an_answer_to_a_question_is_wrong_by_its_f1():
     expected, predicted, error = QuestionAnswering().compared(row, found)
     assert (expected, predicted) == ("Ada Lovelace", "Ada")
     assert error == pytest.approx(1 - metrics.token_f1("Ada", ["Ada Lovelace"]))
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "texts", "expected"),
+    [
+        (Classification.written("sst2", ["negative", "positive"]), Row("x", label="1"), ["Positive"], ("positive", 0)),
+        (Classification.written("sst2", ["negative", "positive"]), Row("x", label="1"), ["odd"], ("positive", 1)),
+        (Regression.written("stsb", (), 3.0), Row("x", label="2.5"), ["4.0"], ("2.5", 1.5)),
+        (Regression.written("stsb", (), 3.0), Row("x", label="2.5"), ["many"], ("2.5", 0.5)),  # counts as the mean
+        (MultiLabel.written("m", ["a", "b"]), Row("x", labels=("a", "b")), ["a, b"], ("a, b", 0)),
+        (MultiLabel.written("m", ["a", "b"]), Row("x", labels=("a", "b")), ["b"], ("a, b", 1)),
+        (
+            MultipleChoice.written("c", ["choice1", "choice2"]),
+            Choices("x", label="1", choices=("n", "y")),
+            ["choice2"],
+            ("choice2", 0),
+        ),
+        (
+            QuestionAnswering.written("squad"),
+            Question("who", "Ada Byron ran", answers=((0, "Ada Byron"),)),
+            ["Ada"],
+            ("Ada Byron", 1 / 3),
+        ),
+        (
+            Tagging.written("t", ["O", "B-PER"]),
+            Row(words=("Ada", "ran"), tags=("B-PER", "O")),
+            ["<extra_id_0> O <extra_id_1> O"],
+            ("B-PER O", 1 / 2),
+        ),
+    ],
+)
+def test_errors_of_texts_that_a_model_wrote(task, row, texts, expected):
+    true, _, error = task.compared(row, texts)
+    assert (true, error) == (expected[0], pytest.approx(expected[1]))
+    assert task.by_row([*texts, *texts], [row, row]) == [texts, texts]
+    assert task.form.item(row) is not None
+
+
+def test_all_rows_of_an_evaluation_have_an_answer(tmp_path):
+    rows, vectors = [Row("a film", "a plot", label="3")], [np.eye(2)]
+    dev_rows.write_all(tmp_path / "rows.jsonl", Embedding(), vectors, rows)
+    assert json.loads((tmp_path / "rows.jsonl").read_text())["answer"] == {"similarity": 0.0}
+    dev_rows.write(tmp_path, Embedding(), vectors, rows)
+    assert "answer" not in dev_rows.read(tmp_path)[0]
 
 
 def test_the_file_is_limited_and_read_despite_damage(tmp_path, monkeypatch):

@@ -283,7 +283,7 @@ def test_one_answer_to_rows_that_ask_for_one_is_no_collapse(task, one, several, 
 
 def test_columns_of_long_numbers_stand_apart():
     scores = {"pearson": 0.1908, "mse": 123159428.0442}
-    results = {"metric": "pearson", "baseline": {"dev": scores}, "summary": {"dev": {}}}
+    results = {"metric": "loss", "baseline": {"dev": scores}, "summary": {"dev": {}}}
     table = render_result({**results, "seeds": [{"seed": 0, "dev": scores}]})
     head, *rows = table.splitlines()
     assert [row.split()[-2:] for row in rows] == [["0.1908", "123159428.0442"]] * 2

@@ -650,7 +650,7 @@ def test_from_the_command_line(trunk, tmp_path, capsys):
     main(["evaluate", "--model", out, "--data", str(files["dev"])])
     shown = capsys.readouterr().out
     assert "recall@1" in shown
-    assert "Baseline: words that two texts share" in shown
+    assert "Baseline from these rows alone: words that two texts share" in shown
     main(["predict", "--model", out, "a good film\ta great film"])
     assert capsys.readouterr().out
 

@@ -340,10 +340,12 @@ def test_a_truncated_table_is_one_sentence(folders, rows, tmp_path, capsys):
         (["predict", "a text", "--out", "OUT.parquet"], "leave the other input"),
         (["predict", "--out", "OUT.parquet", "--file", "none.parquet"], "There is no file none.parquet"),
         (["predict", "--out", "OUT.jsonl", "--file", "TAKEN"], "taken.parquet has 'prediction', as the answers have"),
-        (["embed", "--out", "OUT.parquet", "--file", "ROWS", "--column", "texts"], "no column 'texts' in .*did you mean"),
+        (
+            ["embed", "--out", "OUT.parquet", "--file", "ROWS", "--column", "texts"],
+            "no column 'texts' in .*did you mean",
+        ),
         (["embed", "--out", "OUT.npy", "--on-error", "skip"], "--on-error needs .* --out FILE.parquet"),
-        (["embed", "--out", "OUT.npy", "--column", "x"], "--column needs"),
-        (["embed", "--out", "OUT.npy", "--file", "ROWS"], "rows.parquet are not lines: add --out FILE.parquet"),
+        (["embed", "--out", "OUT.parquet", "--file", "rows.csv"], "rows.csv must be Parquet, JSON lines or lines"),
         (["predict", "--file", "ROWS"], "rows.parquet are not lines"),
     ],
 )

@@ -79,6 +79,20 @@ def test_a_blank_line_is_refused_but_for_the_end(tmp_path):
     assert list(_lines(str(file), None)) == ["a film", "dull"]
 
 
+def test_the_texts_of_a_table_are_those_of_a_column(tmp_path):
+    rows = "id\ttext\tlabel\n" + "".join(f"{i}\t{text}\tx\n" for i, text in enumerate(TEXTS))
+    for name, column in (("a.tsv", None), ("a.tsv", "text"), ("a.txt", "text")):
+        (tmp_path / name).write_text(rows)
+        assert list(_lines(str(tmp_path / name), None, column)) == TEXTS
+    assert list(_lines(str(tmp_path / "a.txt"), None)) == rows.splitlines()
+    (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
+    for column, said in ((None, "'text' must be text, not"), ("title", "There is no column 'title'")):
+        with pytest.raises(UnmaskError, match=said):
+            list(_lines(str(tmp_path / "a.jsonl"), None, column))
+    with pytest.raises(UnmaskError, match="--column names a column of a table"):
+        list(_lines(None, None, "text"))
+
+
 @pytest.mark.usefixtures("bf16")
 def test_bfloat16_is_nearly_the_same(folder, wanted):
     found = np.concatenate(list(vectors(Predictor(folder, precision="bf16"), TEXTS)))

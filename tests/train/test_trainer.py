@@ -19,6 +19,7 @@ from train_toy import TRAINING, Guess, Rows, Tiny, assert_close_rows
 from unmask.errors import UnmaskError
 from unmask.kernels import processor
 from unmask.train import checkpoint, metrics
+from unmask.train.calibrate import affordable
 from unmask.train.events import Evaluation, Result
 from unmask.train.trainer import MOST_SKIPPED, Trainer, Training
 
@@ -228,6 +229,49 @@ def test_time_budget_is_kept_and_its_steps_survive_a_resume(out: Path) -> None:
     assert trace(out)[-1]["lr"] == pytest.approx(
         TRAINING.optimizer.lr * TRAINING.schedule.at(result.total - 1, result.total)
     )
+
+
+def test_evaluations_take_a_fifth_of_the_minutes_and_a_resumed_run_keeps_them(out: Path) -> None:
+    calls, notes = list[int](), Notes()
+
+    def slow(model: nn.Module, step: int) -> Evaluation:
+        time.sleep(0.05)
+        return Evaluation({"loss/mlm": 1.0})
+
+    def counted(model: nn.Module, step: int) -> Evaluation:
+        calls.append(step)
+        return Evaluation({"loss/mlm": 1.0})
+
+    config = TRAINING.replace(steps=None, minutes=0.01, evaluate_every=0.1)
+    _, result = train(out, config, evaluate=slow, display=notes, **stopping_at(3))
+    assert any("in place of 10" in note for note in notes.notes)
+    found = checkpoint.latest(out / "checkpoints")
+    assert found is not None
+    every = found.state["evaluate_every"]
+    assert every is None or every >= 0.4  # 0.2 * 0.6 s / 0.05 s is 2.4 evaluations, or fewer where they are slower
+    train(out, config, evaluate=counted, resume=True)
+    between = result.total + 1 if every is None else round(every * result.total)
+    left = range(result.step + 1, result.total + 1)
+    assert calls == [step for step in left if step % between == 0 or step == result.total]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "interval", "minutes", "expected"),
+    [
+        (1.0, 0.2, 1.0, 0.2),  # 5 s of 60
+        (3.0, 0.2, 1.0, 0.25),  # 4 of 3 s are 12 s, a fifth of the minute
+        (30.0, 0.2, 1.0, None),  # once, at the end
+        (30.0, 0.2, None, 0.2),
+        (30.0, 100, 1.0, 100),
+        (30.0, None, 1.0, None),
+    ],
+)
+def test_affordable_evaluations(
+    seconds: float, interval: float | None, minutes: float | None, expected: float | None
+) -> None:
+    found, notes = affordable(seconds, interval, minutes)
+    assert found == expected
+    assert bool(notes) == (expected != interval)
 
 
 def test_plan_writes_nothing_and_changes_nothing(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from unmask.huggingface.opening import opened_by
 from unmask.models import Transformer
 from unmask.models.bert import Bert
 from unmask.objectives import registry
+from unmask.runs import cards as of_runs
 from unmask.runs.finetuning import FineTuning, finetune
 from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.translation.config import Translation
@@ -71,7 +72,7 @@ def pretrained(tmp_path_factory):
     texts = [TextDocument(f"{i}", " ".join([*WORDS[i % 9 :], "."]) * 2) for i in range(40)]
     corpus.build(lambda: iter(texts), place / "reviews", vocabulary_size=90, heldout=0.2)
     config = Pretraining(model=Bert(vocabulary=1, **SIZES)).replace(training={"steps": 3, "precision": "fp32"})
-    Pretrain(config, [place / "reviews"], place / "encoder").run()
+    Pretrain(config, [place / "reviews"], place / "encoder", recipe="bert-tiny").run()
     return place / "encoder"
 
 
@@ -100,7 +101,7 @@ def test_finetuning_and_what_a_person_edits(pretrained, tmp_path, monkeypatch):
     for split in ("dev", "test"):
         assert scores[split, "accuracy"] == pytest.approx(result.seeds[0][split]["accuracy"], abs=1e-6)
     assert "train: 64 rows of `train.tsv`" in text
-    assert "It was trained from `encoder`." in text
+    assert "It was trained from `encoder`, a model of the recipe bert-tiny." in text
     assert "Its 2 labels: 0, 1." in text
     assert ("has hardly learned" in text) == (result.seeds[0]["dev"]["accuracy"] <= result.baseline["dev"]["accuracy"])
     assert "'label'" in run_code(out, monkeypatch)
@@ -113,10 +114,26 @@ def test_finetuning_and_what_a_person_edits(pretrained, tmp_path, monkeypatch):
     assert (out / "README.md").read_text() == edited
 
 
+def test_data_and_models_are_named_as_a_person_does(tmp_path):
+    assert of_runs.files_name(["/a/b.txt", "c.txt", "hub:owner/name"], "corpus") == "b.txt, c.txt, hub:owner/name"
+    assert of_runs.files_name([f"/a/books/{i}/x{i}.txt" for i in range(4)], "corpus") == "books"
+    assert of_runs.files_name([f"{i}" for i in range(4)], "corpus") == "corpus"
+    assert of_runs.files_name(["/a/b", "c", "d", "e"], "corpus") == of_runs.files_name([], "corpus") == "corpus"
+    model = tmp_path / "model"
+    model.mkdir()
+    for title, name in (
+        ("# all-MiniLM-L6-v2", "all-MiniLM-L6-v2"),
+        ("# owner/name", "owner/name"),
+        ("# My model", "model"),
+    ):
+        (model / "README.md").write_text(f"---\nlanguage: en\n---\n\n{title}\n\n# more\n")
+        assert (of_runs.name_of(model), of_runs.made(model)) == (name, "")
+
+
 def test_translation(tmp_path, monkeypatch):
     model = Transformer(
         vocabulary=1, dim=8, encoder_layers=1, decoder_layers=1, encoder_heads=2, decoder_heads=2, encoder_hidden=8,
-        decoder_hidden=8, positions="halves",
+        decoder_hidden=8, positions="halves", output_bias=True,
     )  # fmt: skip
     config = Translation(model=model).replace(
         texts={"most": 60, "heldout": 8, "scored": 2},
@@ -128,6 +145,7 @@ def test_translation(tmp_path, monkeypatch):
     assert data.library_name == "transformers"
     assert scores["dev", "exact"] == read(tmp_path / "dates" / "metrics.jsonl", "heldout")[-1]["exact"]
     assert "The model has hardly learned after 2 steps" in text
+    assert f"It has {read_json(tmp_path / 'dates' / 'run.json')['parameters']:,} parameters" in text  # no sinusoids
     assert run_code(tmp_path / "dates", monkeypatch).startswith("[")
     (tmp_path / "dates" / "subwords.json").write_text("{}")
     opened = opened_by(tmp_path / "dates")

@@ -272,7 +272,7 @@ def test_a_text_is_answered_by_its_label(tuned: Path) -> None:
     assert seed["test"]["answered"] > 0.9
     assert seed["test"].keys() >= {"accuracy", "f1", "macro_f1", "mcc", "answered"}
     assert results["classes"].keys() == {"bad", "good"}
-    assert "Baseline, one answer to all rows" in " ".join(results["notes"])
+    assert "Baseline from the training rows, one answer to all rows" in " ".join(results["notes"])
     assert "Scores on the test rows" in (tuned / "run" / "report.html").read_text()
     translator = Translator(tuned / "run")
     texts = sentiments(20, 5)
@@ -290,8 +290,13 @@ def test_the_folder_is_asked_as_that_of_an_encoder_is(
     assert answer.keys() == {"label", "probability"}
     assert answer["label"] in ("good", "bad")
     assert 0 < answer["probability"] <= 1
-    main(["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--json"])
+    rows = tmp_path / "rows.jsonl"
+    main(["evaluate", "--model", run, "--data", str(tuned / "dev.tsv"), "--json", "--out", str(rows)])
     found = json.loads(capsys.readouterr().out)
+    kept = [json.loads(line) for line in (tuned / "run" / "dev_predictions.jsonl").read_text().splitlines()]
+    assert [json.loads(line) for line in rows.read_text().splitlines()] == kept
+    assert 1 - np.mean([row["error"] for row in kept]) == pytest.approx(found["metrics"]["accuracy"])
+    assert kept[0]["expected"] in ("good", "bad")
     results = json.loads((tuned / "run" / "results.json").read_text())
     assert found["metrics"] == results["seeds"][0]["dev"]
     assert found["baseline"] == pytest.approx(results["baseline"]["dev"])

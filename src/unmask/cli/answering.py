@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from unmask.cli import many, translation
 from unmask.cli.data import print_losses
+from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
 from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
@@ -28,7 +29,7 @@ _NO_ANSWER = (
 
 
 _MODES = {
-    "data": ("shots", "examples", "no_answer", "beams", "lm"),
+    "data": ("shots", "examples", "no_answer", "beams", "lm", "out"),
     "pairs": ("columns", "out", "force", "metric", "turns", "known", "shots"),
     "text": ("window", "stride", "as_corpus"),
     "minimal_pairs": ("most",),
@@ -131,7 +132,12 @@ def _add_evaluate(verbs: Any) -> None:
     text.add_argument("--most", type=int, metavar="N", help="with --minimal-pairs: the first N pairs of each kind")
     output = sub.group("output")
     output.add_argument("--json", action="store_true", help="print JSON")
-    output.add_argument("--out", metavar="FILE", help="with --pairs: write the translations to this file, one a line")
+    output.add_argument(
+        "--out",
+        metavar="FILE",
+        help="with --data: write each row with its answer and error to this file, a JSON object a line; with --pairs: "
+        "the translations, one a line",
+    )
     sub.add_argument(ALL, action="store_true", help="show every option in groups, with its default, and stop")
 
 
@@ -210,6 +216,8 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     _check_modes(options)
     if options.pairs:
         translation.evaluate(options, overrides)
+        if options.shots is None:
+            suggest(f"translate --model {options.model} < FILE", beside=True)
         return
     if options.text:
         _evaluate_text(options, overrides)
@@ -222,31 +230,41 @@ def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     if options.shots is not None:
         from unmask.runs.in_context import InContext, evaluate_in_context
 
+        if options.out:
+            raise UnmaskError("--out has no effect with --shots: leave it out.")
         how = InContext().override({"encoding": options.encoding, **overrides, "shots": options.shots})
         scores = evaluate_in_context(_language_model(options), options.data, how, examples=options.examples)
     else:
         given = {"encoding": options.encoding} if options.encoding else {}
         scores = _labelled_scores(options, given | of_rows(overrides))
     print(json.dumps(scores, indent=2, ensure_ascii=False) if options.json else render_evaluation(scores))
+    if options.shots is None:
+        suggest(f"predict --model {options.model} INPUT", beside=True)
 
 
 def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Scores:
+    from unmask.files import check_place
     from unmask.huggingface import holds_encoder_decoder
     from unmask.kernels.processor import settle
     from unmask.runs.evaluation import evaluate_written
     from unmask.runs.finetuning import evaluate
     from unmask.serve.written import NO_THRESHOLD
 
+    if options.out:
+        check_place(Path(options.out))
     if not holds_encoder_decoder(options.model):
         how = {"no_answer": options.no_answer, "search": searching(options)}
-        scores = evaluate(options.model, options.data, rows, **how, ready=_ready(options))
+        scores = evaluate(options.model, options.data, rows, **how, ready=_ready(options), out=options.out)
     elif options.no_answer is not None:
         raise UnmaskError(NO_THRESHOLD)
     else:
         where = {"device": options.device, "precision": options.precision}
-        scores = evaluate_written(options.model, options.data, rows, **where)
-    say(settle(options.precision, options.device))
-    return scores
+        scores = evaluate_written(options.model, options.data, rows, **where, out=options.out)
+    settled = settle(options.precision, options.device)
+    say(settled)
+    if options.out:
+        print(f"{plural(scores['rows'], 'row')} with their answers -> {options.out}", file=sys.stderr)
+    return {**scores, "precision": settled.precision}
 
 
 def _check_modes(options: argparse.Namespace) -> None:
@@ -334,6 +352,7 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)
         print(f"{plural(count, 'answer')} -> {options.out}")
+        suggest(f"evaluate --model {options.model} --data LABELLED_ROWS", beside=True)
         return
     for text, answer in found:
         if options.json:

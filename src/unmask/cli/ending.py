@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 
-def suggest(*commands: str) -> None:
-    """Print the commands that follow a result."""
+def suggest(*commands: str, beside: bool = False) -> None:
+    """Print the commands that follow a result.
+
+    beside  the result on standard output may be kept in a file: print on standard error, and only if a person sees it
+    """
+    if beside and not _is_seen():
+        return
     for number, command in enumerate(commands):
-        print(f"{'Next:' if number == 0 else '  or:'} unmask {command}")
+        print(f"{'Next:' if number == 0 else '  or:'} unmask {command}", file=sys.stderr if beside else sys.stdout)
 
 
 def remark(options: argparse.Namespace, fields: Mapping[str, Any]) -> None:
     """Print a sentence for each model of a command that has hardly learned anything, if a person sees it."""
-    if sys.stderr is None or not sys.stderr.isatty():
+    if not _is_seen():
         return
     given = getattr(options, "model", None) or fields.get("model") or []
     for one in [given] if isinstance(given, str) else given:
@@ -28,3 +33,8 @@ def remark(options: argparse.Namespace, fields: Mapping[str, Any]) -> None:
 
         if said := weakness(folder):
             print(f"unmask: {folder}: {said}", file=sys.stderr)
+
+
+def _is_seen() -> bool:
+    """Whether a person sees standard error."""
+    return sys.stderr is not None and sys.stderr.isatty()

@@ -14,7 +14,7 @@ from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
 from unmask.cli.options import ENCODING, answering_options, backend_option, encoding_option
 from unmask.cli.parser import add_verb, of_rows, say, text_lines
-from unmask.errors import UnmaskError, plural
+from unmask.errors import UnmaskError, kind_of, plural
 
 if TYPE_CHECKING:
     from unmask.serve.onnx import Exported, Score
@@ -78,9 +78,10 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--file",
         metavar="FILE",
-        help="a file with one text a line and no blank lines (default: standard input); with --out FILE.parquet also "
-        "Parquet or JSON lines",
+        help="a file with one text a line and no blank lines, or a table (TSV, CSV, JSONL, Parquet) with a text in "
+        "each row (default: standard input)",
     )
+    sub.add_argument("--column", metavar="NAME", help="column of the text in a table (default: text)")
     sub.add_argument(
         "--data", metavar="FOLDER", help="a folder of pictures or recordings; their names go into a file beside --out"
     )
@@ -91,9 +92,6 @@ def add_verbs(verbs: Any) -> None:
         metavar="FILE",
         help="file for the vectors: .npy, .safetensors or .jsonl; FILE.parquet: each row of --file with its vector, in "
         "blocks after which a stopped command continues",
-    )
-    sub.add_argument(
-        "--column", metavar="NAME", help="with --out FILE.parquet: the column or key of the texts (default: text)"
     )
     many.part_options(sub)
     answering_options(sub)
@@ -108,8 +106,6 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     if options.data:
         _embed_items(options)
         return
-    if not of_rows:
-        many.refuse_table(options.file)
     model, note = encoder_of(options.model, options.pooling)
     if note:
         print(note, file=sys.stderr)
@@ -119,8 +115,10 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     if of_rows:
         many.embed(options, predictor)
         return
-    count, width = write_vectors(vectors(predictor, _lines(options.file, options.encoding)), options.out)
+    lines = _lines(options.file, options.encoding, options.column)
+    count, width = write_vectors(vectors(predictor, lines), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")
+    _say_how_to_read(options.out)
 
 
 def _embed_items(options: argparse.Namespace) -> None:
@@ -132,6 +130,8 @@ def _embed_items(options: argparse.Namespace) -> None:
 
     if options.pooling:
         raise UnmaskError("--pooling is for texts: leave it out for pictures and recordings.")
+    if options.column:
+        raise UnmaskError("--column is for a table of texts, which --file names: leave it out with --data.")
     if options.file:
         raise UnmaskError("--file names texts and --data pictures or recordings: leave one of them out.")
     require_torch(options.backend, options.model)
@@ -140,25 +140,53 @@ def _embed_items(options: argparse.Namespace) -> None:
     count, width = write_vectors(item_vectors(options.model, items, device=options.device), options.out)
     write_text(names, "".join(f"{visible(name)}\n" for name in found))
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}, names -> {names}")
+    _say_how_to_read(options.out)
 
 
-def _lines(given: str | None, encoding: str | None) -> Iterator[str]:
-    """The lines of a file, else of standard input, without blank lines at the end.
+def _say_how_to_read(out: str) -> None:
+    """Print how Python reads a file of vectors, if it takes more than a look."""
+    readers = {".npy": f"numpy.load({out!r})", ".safetensors": f"safetensors.numpy.load_file({out!r})['vectors']"}
+    if (reader := readers.get(Path(out).suffix)) is not None:
+        print(f"In Python: {reader}")
 
-    Raises UnmaskError as `text_lines` does, and for a blank line that is followed by a text.
+
+def _lines(given: str | None, encoding: str | None, column: str | None = None) -> Iterator[str]:
+    """The lines of a file, else of standard input, or the texts of a table; without blank ones at the end.
+
+    Raises UnmaskError as `text_lines` and `tables.rows` do, and for a blank text that is followed by another one.
     """
     if given and not Path(given).is_file():
         raise UnmaskError(f"There is no file {given}.")
+    if not given and column:
+        raise UnmaskError("--column names a column of a table: give the table with --file.")
     if not given and sys.stdin.isatty():
         raise UnmaskError("Give --file FILE, or text on standard input.")
     name, blank = given or "standard input", 0
-    for number, text in enumerate(text_lines(given, encoding), 1):
+    for number, text in _numbered(given, encoding, column):
         if not text.strip():
             blank = blank or number
         elif blank:  # a line without a vector would shift the vectors after it
             raise UnmaskError(f"Line {blank} of {name} is blank, and has no vector: remove it.")
         else:
             yield text
+
+
+def _numbered(given: str | None, encoding: str | None, column: str | None) -> Iterator[tuple[int, str]]:
+    """The texts of `_lines`, blank ones too, with the numbers of their lines. A file is a table if its name says so, or
+    if a column is named."""
+    from unmask.data.files.tables import format_by_name, guess_format, rows
+
+    format = format_by_name(Path(given)) if given else None
+    if given and column and format is None:
+        format = guess_format(Path(given), encoding=encoding)
+    if not given or format is None or format == "conll":
+        yield from enumerate(text_lines(given, encoding), 1)
+        return
+    name = column or "text"
+    for number, values in rows(Path(given), format, column=name, encoding=encoding):
+        if not isinstance(text := values[name], str | None):
+            raise UnmaskError(f"{given}:{number}: '{name}' must be text, not {kind_of(text)}.")
+        yield number, text or ""
 
 
 def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:

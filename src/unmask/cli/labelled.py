@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -299,6 +300,7 @@ def _baseline(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     notes: list[str] = []
     found = baselines(config, say=notes.append if options.json else print)
     print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else render(found))
+    suggest(_learning(config, "FOLDER"), beside=True)
 
 
 def _probe(options: argparse.Namespace, overrides: dict[str, str]) -> None:
@@ -317,3 +319,11 @@ def _probe(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     print(json.dumps({**found, "notes": notes}, indent=2, ensure_ascii=False) if options.json else shown(found))
     if options.out:
         layer_probing.keep(found, Path(options.out))
+        print(f"The report is {options.out}/report.html.", file=sys.stderr)
+    suggest(_learning(config, config.model), beside=True)
+
+
+def _learning(config: Any, model: object) -> str:
+    """The command that trains a model on the rows of a config."""
+    benchmark = f" --benchmark {config.rows.benchmark}" if config.rows.benchmark else ""
+    return f"finetune --task {config.task} --model {model} --train {config.rows.train}{benchmark} --out FOLDER"

@@ -43,8 +43,8 @@ def writes_rows(options: argparse.Namespace, verb: str) -> bool:
     together."""
     forms = " or ".join(f"FILE{suffix}" for suffix in _FORMS[verb])
     if options.out is None or Path(options.out).suffix not in _FORMS[verb]:
-        for name in ("part", "on_error", "column"):
-            if getattr(options, name, None) is not None:
+        for name in ("part", "on_error"):
+            if getattr(options, name) is not None:
                 raise UnmaskError(f"--{name.replace('_', '-')} needs a row for each row: add --out {forms}.")
         return False
     if options.part is not None:
@@ -77,9 +77,13 @@ def predict(options: argparse.Namespace, predictor: Answering) -> None:
 
 
 def embed(options: argparse.Namespace, predictor: Predictor) -> None:
-    """`embed` of the rows of a file."""
+    """`embed` of the rows of a file. Raises UnmaskError for a table that would be read as lines."""
+    from unmask.data.files.tables import format_by_name
     from unmask.serve.many.asked import Vectors
 
+    form = format_by_name(Path(options.file))
+    if form not in ("parquet", "jsonl") and (form or options.column):
+        raise UnmaskError(f"For --out FILE.parquet, {options.file} must be Parquet, JSON lines or lines of text.")
     _answer(options, Vectors(predictor, options.column or "text"), _OF_VECTORS)
 
 

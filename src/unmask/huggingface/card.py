@@ -52,6 +52,7 @@ class Card:
     pipeline  the hub's name of the task, which chooses its example and its widget; "" if the hub has none
     command   the verb and the arguments that use the model, after `--model FOLDER`: ("predict", '"A text."')
     start     the model that it was trained from: a name on the hub, or the name of a folder; "" for new weights
+    made      the recipe that made that model; "" if it is not known
     datasets  names of data sets on the hub
     data      sentences on the data
     settings  settings of the training: name -> value
@@ -68,6 +69,7 @@ class Card:
     pipeline: str = ""
     command: tuple[str, str] | None = None
     start: str = ""
+    made: str = ""
     datasets: Sequence[str] = ()
     data: Sequence[str] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -147,8 +149,8 @@ def render(name: str, card: Card, opened: Opened) -> str:
     """The text of a card, without its signature."""
     parts = [f"---\n{_yaml(_metadata(name, card, opened))}---", f"# {name}"]
     parts += [f"> **Note.** {sentence}" for sentence in card.warnings]
-    parts.append(" ".join(filter(None, (*opened.what, card.learned, _origin(card.start)))))
-    parts.append("## Use")
+    parts.append(" ".join(filter(None, (*opened.what, card.learned, _origin(card)))))
+    parts += ["## Use", f"In these examples, {quoted(name)} is the path of this folder, or its name on the hub."]
     for title, code in opened.sections.items():
         parts += [f"### {title}", code]
     if card.command is not None:
@@ -215,8 +217,9 @@ def _table(card: Card) -> str:
     return "\n".join([*(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows)), *note])
 
 
-def _origin(start: str) -> str:
-    return f"It was trained from `{start}`." if start else ""
+def _origin(card: Card) -> str:
+    made = f", a model of the recipe {card.made}" if card.made else ""
+    return f"It was trained from `{card.start}`{made}." if card.start else ""
 
 
 def _listed(sentences: Sequence[str]) -> list[str]:

@@ -36,6 +36,9 @@ for the other names of the hub, such as question-answering and translation."""
 PLAIN = "subwords.json"
 """File of a vocabulary that `transformers` does not read (`Tokenizer.save`)."""
 
+STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+"""Ends of the keys of what batch normalisation measures."""
+
 IDS = frozenset({"padding", "start", "end"})
 """Fields of a page that are ids of tokens, and not sizes."""
 
@@ -123,17 +126,23 @@ def _what(table: Table[Any], config: Config, folder: Path) -> list[str]:
     about = getattr(config, "about", "") or (sys.modules[type(config).__module__].__doc__ or "").split("\n\n")[0]
     sizes = [(one.name, getattr(config, one.name)) for one in fields(config)]
     shown = [f"{name} {value:,}" for name, value in sizes if type(value) is int and value > 0 and name not in IDS]
-    sentences = [" ".join(about.split()), f"It has {parameters(table, folder):,} parameters ({', '.join(shown)})."]
+    sentences = [
+        " ".join(about.split()),
+        f"It has {parameters(table, folder):,} parameters ({', '.join(shown)}).",
+    ]
     length = getattr(config, "length", None)
     return sentences + ([f"It reads at most {length:,} tokens at once."] if isinstance(length, int) else [])
 
 
 def parameters(table: Table[Any], folder: Path) -> int:
-    """The number of parameters in the weights of a folder; a tensor that is stored twice counts once."""
-    total = 0
+    """The number of parameters in the weights of a folder, as of its model: a tensor that is stored twice counts once,
+    and tensors that are computed, such as tables of sinusoids or statistics of batches, do not count."""
+    of_parts = (key for part in table.parts for key in part.computed())
+    total, computed = 0, (*table.buffers, *of_parts, *STATISTICS)
     for name in files_of(folder):
         with safe_open(folder / name, "pt") as file:
             names = set(file.keys())
             copies = {copy for copy in table.written if copy in names and table.copies[copy] in names}
-            total += sum(prod(file.get_slice(key).get_shape()) for key in names - copies)
+            keys = (key for key in names - copies if not key.endswith(computed))
+            total += sum(prod(file.get_slice(key).get_shape()) for key in keys)
     return total

@@ -90,6 +90,10 @@ class Part:
         """Convert tensors with the names of the table's rules to the tensors of a folder."""
         return tensors
 
+    def computed(self) -> Sequence[str]:
+        """The keys of tensors of a folder that the model computes, and that are no parameters of it."""
+        return ()
+
     def files(self, config: Any, settings: Mapping[str, Any], labels: Sequence[str]) -> Mapping[str, str]:
         """Further files of the folder: name -> content."""
         return {}

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from unmask.config import flatten
+from unmask.config import flatten, read_json
 from unmask.data.text.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
 from unmask.huggingface import hub
-from unmask.huggingface.card import Card, is_unedited, write_card
+from unmask.huggingface.card import CARD, Card, is_unedited, write_card
 from unmask.huggingface.opening import opened_by
+from unmask.train.checkpoint import RUN
 from unmask.train.events import Result
 
 OF_HUB = "hub:"  # before the name of a data set
 OF_DATA = re.compile(r"[\w.-]+/[\w.-]+")
+TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
+OF_MODEL = re.compile(r"[\w.-]+(/[\w.-]+)?")
+MOST_FILES = 3  # that are named one by one
 
 
 def write(folder: Path, card: Card) -> bool:
@@ -42,15 +49,42 @@ def unfinished(result: Result) -> list[str]:
 
 
 def name_of(start: Path | str | None) -> str:
-    """The name of the model that a run started from: on the hub, or of its folder; "" for new weights."""
+    """The name of the model that a run started from: on the hub, or in the title of its card, or of its folder; "" for
+    new weights."""
     if start is None:
         return ""
-    return hub.name_of(start) or Path(start).resolve().name
+    return hub.name_of(start) or _title(Path(start)) or Path(start).resolve().name
+
+
+def _title(folder: Path) -> str:
+    """The first heading of the card of a folder; "" without one, or if it is no name."""
+    with suppress(OSError, UnicodeDecodeError):
+        found = TITLE.search((folder / CARD).read_text(encoding="utf-8"))
+        return found[1].strip() if found and OF_MODEL.fullmatch(found[1].strip()) else ""
+    return ""
+
+
+def made(start: Path | str | None) -> str:
+    """The recipe that made the model that a run started from; "" for new weights, and if its run.json does not tell."""
+    with suppress(UnmaskError, OSError):
+        return str(read_json(Path(start or "") / RUN).get("recipe") or "")
+    return ""
 
 
 def file_name(place: Path | str) -> str:
     """A file or data set without the folders of this machine."""
-    return str(place) if str(place).startswith(OF_HUB) else Path(place).name
+    return str(place) if str(place).startswith(OF_HUB) else Path(place).resolve().name
+
+
+def files_name(places: Sequence[str], otherwise: str) -> str:
+    """Some files or data sets as a person names them: by their names, or many by that of their folder, if they have
+    one."""
+    names = dict.fromkeys(map(file_name, places))
+    if 0 < len(names) <= MOST_FILES:
+        return ", ".join(names)
+    with suppress(ValueError):  # there are none, or only some are absolute
+        return Path(os.path.commonpath([Path(place).parent for place in places])).name or otherwise
+    return otherwise
 
 
 def datasets(places: Iterable[object]) -> list[str]:

@@ -16,7 +16,7 @@ from unmask.kernels.processor import Precision
 from unmask.models.model import Model
 from unmask.serve.predictor import MOST_TOKENS, run_of
 from unmask.serve.written import WrittenPredictor
-from unmask.tasks import TASKS, Task, doubting, task_of
+from unmask.tasks import TASKS, Task, dev_rows, doubting, task_of
 from unmask.tasks.config import scored_rows
 from unmask.tasks.reading import check_scored, read
 from unmask.tasks.rows import Rows
@@ -35,6 +35,7 @@ def evaluate(
     no_answer: float | None = None,
     search: Searching | None = None,
     ready: Ready | None = None,
+    out: Path | str | None = None,
 ) -> Scores:
     """Score a fine-tuned model folder on the labelled rows of a file.
 
@@ -47,6 +48,7 @@ def evaluate(
     search  the search for transcripts; None: the most probable label of each frame
     ready   function from the folder's model to the one that predicts, such as the same model on another device or in
             another precision; None: the folder's model
+    out     file for the rows with their answers (`tasks.dev_rows`); None: none
 
     Returns `metrics`, `baseline` (the scores of the task's plain `reference` on these rows), `classes` (label ->
     precision, recall, f1, support), `curves` and `tables` (as `Task` has them), `task`, `rows`, `description` and
@@ -76,6 +78,8 @@ def evaluate(
     task.check_encoded(encoded)
     answers = task.answer_all(model, encoded, processor.pad)
     scores = task.judge(model, answers, found)
+    if out is not None:
+        dev_rows.write_all(Path(out), task, answers, list(found))
     return {
         "task": task.name,
         "rows": len(found),
@@ -97,6 +101,7 @@ def evaluate_written(
     *,
     device: torch.device | str = "cpu",
     precision: Precision = "auto",
+    out: Path | str | None = None,
 ) -> Scores:
     """As `evaluate`, for a T5 that `unmask finetune` trained, which generates its answers as text.
 
@@ -112,7 +117,10 @@ def evaluate_written(
         raise UnmaskError("A T5 always reads up to 512 tokens of a text: leave --length out.")
     found, _ = _rows_of(Path(folder), Path(data), task.task, rows)
     found = task.named(found, str(folder))
-    answers = [part.text for parts in predictor.written(list(found)) for part in parts]
+    texts = [[part.text for part in parts] for parts in predictor.written(list(found))]
+    answers = [text for parts in texts for text in parts]
+    if out is not None:
+        dev_rows.write_all(Path(out), task, texts, list(found))
     plain = task.plain().for_rows(found, Path(folder))
     return {
         "task": task.task.name,
@@ -149,7 +157,9 @@ def _rows_of(
 def render_evaluation(scores: Mapping[str, Any]) -> str:
     """The result of `evaluate` as a table of text."""
     wide = max(12, *(len(name) + 2 for name in scores["metrics"]))
-    lines = [scores["description"] + ".", *scores["notes"], f"Baseline: {scores['reference']}."]
+    lines = [scores["description"] + ".", *scores["notes"], f"Baseline from these rows alone: {scores['reference']}."]
+    if (precision := scores.get("precision", "fp32")) != "fp32":
+        lines.append(f"Precision: {precision}; the scores of a run are in fp32, as with --precision fp32.")
     lines += ["", f"{'':<{wide}}{'model':>10}{'baseline':>10}"]
     for name, value in scores["metrics"].items():
         base = scores["baseline"].get(name)

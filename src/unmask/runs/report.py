@@ -1,7 +1,8 @@
 """report.html of a run: the kinds of runs, and the parts that their reports share.
 
 A report is a list of sections. Each kind of run has a module with `report_of(folder, facts) -> Report`, which makes its
-sections; `write_report` reads the kind from run.json, and adds the table of the configuration.
+sections; `write_report` reads the kind from run.json, and adds the table of the configuration. The module may have
+`weakness(folder, facts) -> str | None`, a sentence if the model has hardly learned anything.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def weakness(folder: Path) -> str | None:
     with suppress(UnmaskError, LookupError, TypeError, ValueError, AttributeError):
         facts = read_json(folder / "run.json")
         said = getattr(import_module(KINDS[str(facts.get("kind"))]), "weakness", None)
-        return None if said is None else said(read_metrics(folder / "metrics.jsonl", "heldout"), facts)
+        return None if said is None else said(folder, facts)
     return None
 
 

@@ -86,7 +86,7 @@ def extend(
         huggingface.save(place, part.model, larger, labels=part.labels, settings=part.settings)
     entries = plural(len(new), "new entry", "new entries")
     untrained = f"The vectors of {entries} are means of others: continue the pre-training before you use the model."
-    cards.write(out, Card(start=cards.name_of(folder), warnings=[untrained]))
+    cards.write(out, Card(start=cards.name_of(folder), made=cards.made(folder), warnings=[untrained]))
     facts = {
         "folder": str(folder),
         "weights": {path.name: sha256(path) for path in sorted(folder.glob("*.safetensors"))},

@@ -20,6 +20,7 @@ from unmask.data.text.splitter import shorten
 from unmask.data.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from unmask.tasks.forms import Form
     from unmask.tasks.task import Task
 
 STEP = 0.2  # scores are rounded to multiples of it, so that they are few words (section 2.4, on STS-B)
@@ -57,6 +58,7 @@ class Written:
     task    the task that this is the written form of; the task sets it
     scoring fields of the options of that task with which its plain references are scored, for a fair comparison
     metric  the metric that chooses the best weights by default
+    alone   the metric that says how right the answer to a single row is
     length  longest text in tokens, by default; None: as for encoders
 
     `answers` are the texts that a model wrote, one for each part of each row, in order.
@@ -64,7 +66,7 @@ class Written:
 
     task: ClassVar[type[Task]]
     scoring: ClassVar[dict[str, Any]] = {}
-    metric = "accuracy"
+    metric = alone = "accuracy"
     length: int | None = None
 
     def __init__(self, name: str, labels: Sequence[str] = (), mean: float = 0.0) -> None:
@@ -156,6 +158,20 @@ class Written:
         """The task, for its plain references."""
         return self.task.of_labels(self.labels)
 
+    @property
+    def form(self) -> Form:
+        """How a request sends a row."""
+        return self.task.form
+
+    def by_row(self, answers: Sequence[str], rows: Sequence[Row]) -> list[list[str]]:
+        """The texts for the parts of each row, of those for all parts."""
+        remaining = iter(answers)
+        return [[next(remaining) for _ in self.sources(row)] for row in rows]
+
+    def compared(self, row: Row, texts: Sequence[str]) -> tuple[str, str, float]:
+        """What a row has, what a model wrote for its parts, and how wrong that is: 0 if it is right."""
+        return self.target(row), texts[0], 1 - self.scores(texts, [row])[self.alone]
+
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
         """The answer to a row from the outputs of its parts, in the form of `Task.answer`. Its probability is the
         product over all tokens. For an invalid text, the text is the answer, with "answered": False."""
@@ -200,6 +216,11 @@ class WrittenScores(Written):
     def report(self, answers: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         return {}
 
+    def compared(self, row: Row, texts: Sequence[str]) -> tuple[str, str, float]:
+        """The error is the difference of the scores."""
+        number = self.number(texts[0])
+        return row.label, texts[0], abs((self.mean if number is None else number) - float(row.label))
+
     def named(self, rows: Dataset, owner: str) -> Dataset:
         return self.plain().named(rows, owner)
 
@@ -220,7 +241,7 @@ class WrittenScores(Written):
 class WrittenAnswers(Written):
     """The written form of question answering: the first annotated answer, as in the context, or "no answer"."""
 
-    metric = "f1"
+    metric = alone = "f1"
 
     @classmethod
     def learned(cls, name: str, train: Sequence[Row], labels: Sequence[str] | None = None) -> Self:

@@ -79,6 +79,12 @@ class WrittenTags(Written):
         found = metrics.of_tags(self._filled(predicted), [row.tags for row in rows], self.labels)
         return {**found, "answered": float(np.mean([tag is not None for tags in predicted for tag in tags]))}
 
+    def compared(self, row: Row, texts: Sequence[str]) -> tuple[str, str, float]:
+        """The error is the share of words with another tag."""
+        (tags,) = self._filled(self._sentences(texts, [row]))
+        wrong = sum(ours != theirs for ours, theirs in zip(tags, row.tags, strict=True))
+        return " ".join(row.tags), " ".join(tags), wrong / max(1, len(tags))
+
     def answer(self, row: Row, wrote: Sequence[Wrote]) -> dict[str, Any]:
         """A word without a tag in the output is outside of all spans, or has an empty tag, with the probability 0."""
         tags = self.tags(row, wrote)

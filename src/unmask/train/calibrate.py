@@ -16,6 +16,7 @@ from unmask.train.metrics import Meter
 
 WARMUP, MEASURED = 3, 10  # steps
 LARGEST_SHARE = 0.05  # largest share of the time budget for the measured steps
+EVALUATIONS_SHARE = 0.2  # largest share of the time budget for evaluations, if there are more than one
 DISK_BYTES_PER_SECOND = 200e6  # an ordinary disk, including checksums and flushing
 
 
@@ -105,18 +106,20 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
     return max(1, int((seconds - fixed) / max(each, 1e-9)))
 
 
-def crowded(evaluation: float, interval: int | float | None, minutes: float | None) -> str:
-    """A sentence if evaluations leave less than half of the time to training, else "".
+def affordable(
+    evaluation: float, interval: int | float | None, minutes: float | None
+) -> tuple[int | float | None, list[str]]:
+    """The interval of evaluations, or a longer one if they would take more than EVALUATIONS_SHARE of the minutes, and a
+    sentence that says so. An interval in steps is returned unchanged.
 
     evaluation  seconds of one      interval  as in `fitting_steps`
     """
     count = round(1 / interval) if interval is not None and 0 < interval < 1 else 0
-    if minutes is None or count * evaluation <= 0.5 * 60 * minutes:
-        return ""
-    return (
-        f"An evaluation takes {evaluation:.0f} s, and {count} are planned in {minutes:g} minutes: fewer "
-        "(--evaluate-every 0.5) or more minutes leave time to train."
-    )
+    most = count if minutes is None else max(1, int(EVALUATIONS_SHARE * 60 * minutes / max(evaluation, 1e-9)))
+    if count <= most:
+        return interval, []
+    said = f"An evaluation takes {evaluation:.3g} s: {most} in place of {count} leave more of the time to training."
+    return (1 / most if most > 1 else None), [said]
 
 
 def in_steps(interval: int | float | None, total: int) -> int:

@@ -20,7 +20,7 @@ from unmask.kernels.devices import random_state, reading_waits, restore_random_s
 from unmask.kernels.processor import Precision
 from unmask.kernels.threads import short_turns
 from unmask.train import checkpoint, distributed, trackers
-from unmask.train.calibrate import Pace, calibrate, crowded, describe, fitting_steps, in_steps, phases_of
+from unmask.train.calibrate import Pace, affordable, calibrate, describe, fitting_steps, in_steps, phases_of
 from unmask.train.display import Display, Shown, on_main
 from unmask.train.engine import Data, Engine, Minimised
 from unmask.train.events import (
@@ -132,7 +132,7 @@ class Trainer:
         self.position: dict[str, Any] | None = None
         self.heldout: dict[str, float] = {}
         self.stopped: str | None = None
-        self._saved = -1
+        self.evaluate_every, self._saved = config.evaluate_every, -1
 
     def train(self, *listeners: Listener, display: Display | None = None) -> Result:
         """Run to the end. On the main process, each event also goes to metrics.jsonl and the display."""
@@ -200,12 +200,10 @@ class Trainer:
         evaluation, began = 0.0, time.monotonic()
         if self.evaluate is not None and config.evaluate_every is not None and self.step == 0:
             yield from self._evaluated()
-            evaluation = time.monotonic() - began
-            if note := crowded(evaluation, config.evaluate_every, None if known else config.minutes):
-                yield Noted(note)
-        self.total = (
-            found.state["total"] if known and found is not None else self._length(pace, evaluation, self.clock.spent())
-        )
+            evaluation = distributed.from_main(time.monotonic() - began)
+            self.evaluate_every, notes = affordable(evaluation, self.evaluate_every, None if known else config.minutes)
+            yield from map(Noted, notes)
+        self.total = found.state["total"] if known and found else self._length(pace, evaluation, self.clock.spent())
         if self.evaluate is not None and found is not None and found.state.get("owed"):
             yield from self._evaluated()
             yield from self._save()
@@ -244,8 +242,7 @@ class Trainer:
 
     def _pace(self) -> Pace:
         """Measure the time and memory of a step."""
-        budget = 60 * self.config.minutes if self.config.minutes else None
-        return calibrate(self.engine, phases_of(self.data), self._totals, budget)
+        return calibrate(self.engine, phases_of(self.data), self._totals, 60 * (self.config.minutes or 0) or None)
 
     def _length(self, pace: Pace | None, evaluation: float, spent: float) -> int:
         """The number of steps of the whole run, the same on every rank; `evaluation` and `spent` are in seconds."""
@@ -253,7 +250,7 @@ class Trainer:
         if config.minutes is None or pace is None:
             assert config.steps is not None
             return config.steps
-        costs = [(evaluation, config.evaluate_every), (pace.saving, config.save_every)]
+        costs = [(evaluation, self.evaluate_every), (pace.saving, config.save_every)]
         fitting = fitting_steps(60 * config.minutes - spent, pace.step, costs)
         steps = self.step + int(distributed.from_main(fitting))
         return steps if config.steps is None else min(steps, config.steps)
@@ -264,6 +261,8 @@ class Trainer:
         self.meter.load(state["meter"])
         self.step, self.position, self.heldout = found.step, state["position"], state["heldout"]
         self.clock.earlier = state["seconds"]
+        if state["config"].get("evaluate_every") == self.config.evaluate_every:
+            self.evaluate_every = state.get("evaluate_every", self.evaluate_every)
         self._saved = -1 if state.get("owed") else self.step
         if state["ranks"] == distributed.ranks():
             kinds = random_state(self.device)
@@ -281,7 +280,7 @@ class Trainer:
 
     def _loop(self, interrupt: Interrupt) -> Events:
         config = self.config
-        evaluate_every, save_every = (in_steps(n, self.total) for n in (config.evaluate_every, config.save_every))
+        evaluate_every, save_every = (in_steps(n, self.total) for n in (self.evaluate_every, config.save_every))
         check_every = min(config.log_every, MOST_SKIPPED) if reading_waits(self.device) else 1
         cutting = interrupt.cutting if distributed.ranks() == 1 else nullcontext  # else the other ranks would wait
         batches = self.data.batches(self.position)
@@ -379,6 +378,7 @@ class Trainer:
             return
         state = {
             "total": self.total,
+            "evaluate_every": self.evaluate_every,  # longer than that of the config if evaluations take long
             "config": self.config.to_dict(),
             "seconds": self.clock.seconds(),
             "position": self.position,

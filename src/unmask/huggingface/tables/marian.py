@@ -5,7 +5,7 @@ Shapes: V vocabulary, D width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,6 +173,9 @@ class Sinusoids(Part):
         for name in self.names:
             _check_sinusoids(tensors.get(name), folder)
         return {name: tensor for name, tensor in tensors.items() if name not in self.names}
+
+    def computed(self) -> Sequence[str]:
+        return self.names
 
     def store(self, config: Transformer, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         if not self.written:

@@ -8,7 +8,7 @@ from typing import Any
 from unmask.huggingface.card import Card, Score
 from unmask.runs import cards
 from unmask.runs.finetuning.prepared import Prepared
-from unmask.runs.run import sign_of
+from unmask.runs.finetuning.report import doubts, kept_seed
 
 MOST_LABELS = 30  # labels that a card lists
 
@@ -20,7 +20,7 @@ def card_of(prepared: Prepared, results: Mapping[str, Any], notes: list[str], re
     notes    sentences on the scores of the dev rows
     """
     config, kind = prepared.config, prepared.config.kind
-    kept = next(row for row in results["seeds"] if row["seed"] == results["kept"])
+    kept = kept_seed(results)
     splits = [split for split in results["baseline"] if split in kept]
     data = {split: _data(prepared, split) for split in prepared.counts}
     scores = [
@@ -40,13 +40,14 @@ def card_of(prepared: Prepared, results: Mapping[str, Any], notes: list[str], re
         if kind.gives_vectors
         else ("predict", kind.form.example),
         start=cards.name_of(config.model),
+        made=cards.made(config.model),
         datasets=cards.datasets(files),
         data=[_counted(prepared, split, data[split], count) for split, count in prepared.counts.items()],
         settings=settings | cards.settings(parts | {"length": config.rows.length}),
         scores=scores,
         reference=kind.reference,
         notes=[*notes, *_spread(results)],
-        warnings=_doubts(results, kept),
+        warnings=doubts(results),
         tags=(kind.task_name,),
     )
 
@@ -79,14 +80,3 @@ def _spread(results: Mapping[str, Any]) -> list[str]:
         f"{split} {one[metric]['mean']:.4f} ± {one[metric]['std']:.4f}" for split, one in found.items() if metric in one
     ]
     return [f"{metric} over {len(results['seeds'])} seeds, mean and standard deviation: {', '.join(of)}."]
-
-
-def _doubts(results: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
-    """A sentence for a model that is no better than the baseline on the dev rows."""
-    metric, floor = results["metric"], results["baseline"]["dev"]
-    if metric not in floor or sign_of(metric) * (kept["dev"][metric] - floor[metric]) > 0:
-        return []
-    return [
-        f"The model has hardly learned: its {metric} on the dev rows, {kept['dev'][metric]:.4f}, is no better than "
-        f"{floor[metric]:.4f}, the baseline. Train longer, or give more rows."
-    ]

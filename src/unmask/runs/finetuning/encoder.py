@@ -144,7 +144,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     for name, rows in encoded.items():
         say((note := rows.said(processor)) and f"{name}: {note}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
-    say(f"Baseline, {task.reference}: {shown(baseline['dev'])}.")
+    say(f"Baseline from the training rows, {task.reference}: {shown(baseline['dev'])}.")
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
     if config.distillation.teacher is not None and config.fit.workers:
         raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")

@@ -12,7 +12,7 @@ import numpy as np
 from unmask.config import read_json
 from unmask.errors import UnmaskError, plural
 from unmask.runs.report import Report, captioned, curve, history
-from unmask.runs.run import LOWER_IS_BETTER
+from unmask.runs.run import LOWER_IS_BETTER, sign_of
 from unmask.train import report
 from unmask.train.checkpoint import RUN
 from unmask.train.metrics import chosen
@@ -43,7 +43,8 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     if "config" not in facts:
         raise UnmaskError(f"{folder} holds a damaged run: its {RUN} has no config.")
     results, config = read_json(folder / RESULTS), facts["config"]
-    sections: list[report.Section] = [report.Text(results["notes"])]
+    sections: list[report.Section] = [report.Text(said, kind="warning") for said in [doubts(results)] if said]
+    sections.append(report.Text(results["notes"]))
     sections += [_table(results, split) for split in results["baseline"]]
     sections += _charts(results, folder)
     sections += [_curve(f"{title}, on the dev rows", found) for title, found in results.get("curves", {}).items()]
@@ -64,6 +65,30 @@ def report_of(folder: Path, facts: Mapping[str, Any]) -> Report:
     return Report(f"{'Fine-tuned' if config['model'] else 'Trained'} for {results['task']}", subtitle, sections, config)
 
 
+def weakness(folder: Path, facts: Mapping[str, Any]) -> str | None:
+    """The sentence of `doubts` for the model in the folder of a run."""
+    return next(iter(doubts(read_json(folder / RESULTS))), None)
+
+
+def doubts(results: Mapping[str, Any]) -> list[str]:
+    """A sentence for a model that is no better than the baseline on the dev rows."""
+    metric, floor = results["metric"], results["baseline"]["dev"]
+    if metric not in floor:
+        return []
+    found = kept_seed(results)["dev"][metric]
+    if sign_of(metric) * (found - floor[metric]) > 0:
+        return []
+    return [
+        f"The model has hardly learned: its {metric} on the dev rows, {found:.4f}, is no better than "
+        f"{floor[metric]:.4f}, the baseline. Train longer, or give more rows."
+    ]
+
+
+def kept_seed(results: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The results of the seed whose model is in the folder."""
+    return {row["seed"]: row for row in results["seeds"]}[results["kept"]]
+
+
 def render_result(results: Mapping[str, Any]) -> str:
     """Metrics by seed, their mean and spread, and the baseline, as a table of text for each split."""
     lines = []
@@ -73,7 +98,7 @@ def render_result(results: Mapping[str, Any]) -> str:
         table = [[split, *names], *cells]
         widths = [max(9, *map(len, column)) + 2 for column in zip(*table, strict=True)][1:]
         lines += [f"{head:<10}" + "".join(map(str.rjust, row, widths)) for head, *row in table]
-        lines += chosen_sentences(results) if split == "dev" else []
+        lines += [*chosen_sentences(results), *doubts(results)] if split == "dev" else []
     return "\n".join(lines)
 
 

@@ -28,6 +28,7 @@ from unmask.runs.translation.pairs import Pairs
 from unmask.runs.translation.run import Scores, TrainTranslation
 from unmask.runs.translation.texts import Texts, unwritable
 from unmask.serve.translator import Translator
+from unmask.tasks import dev_rows
 from unmask.tasks.reading import read_sets
 from unmask.tasks.text_to_text import REMEMBERED, check_written, writing
 from unmask.tasks.written import Written
@@ -136,6 +137,7 @@ class PreparedText(Prepared):
             loaded = huggingface.load(folder, huggingface.ENCODER_DECODER)
             settings = {**loaded.settings, REMEMBERED: self.task.settings()}
             huggingface.save(out, loaded.model, loaded.tokenizer, settings=settings)
+            dev_rows.write(out, self.task, self.task.by_row(answers["dev"], rows["dev"]), rows["dev"])
 
         return Seed(row, self.task.report(answers["dev"], rows["dev"]), write)
 
@@ -161,7 +163,7 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
     check_written(task.fixed(list(sets["train"])), tokenizer, config.model)
     train = _learned(config, task, sets["train"], tokenizer, say)
     baseline = {part: plain.baseline(rows, sets["train"].rows) for part, rows in sets.items() if part != "train"}
-    say(f"Baseline, {plain.reference}: {shown(baseline['dev'])}.")
+    say(f"Baseline from the training rows, {plain.reference}: {shown(baseline['dev'])}.")
     benchmark = None if config.rows.benchmark is None else glue.find(config.rows.benchmark).metrics[0]
     metric = config.fit.metric or benchmark or task.metric
     known = baseline["dev"].keys() - LOWER_IS_BETTER

@@ -13,7 +13,7 @@ from unmask.data.text import reading
 from unmask.errors import UnmaskError, unknown
 from unmask.huggingface.hub import model_folder
 from unmask.kernels.devices import placed
-from unmask.kernels.processor import Precision
+from unmask.kernels.processor import Precision, settle
 from unmask.models.inference_encoder import inference_layout
 from unmask.models.model import Model
 from unmask.runs import evaluation
@@ -74,6 +74,7 @@ def evaluate(
                 return inference_layout(placed(one, device), precision)
 
             found = evaluation.evaluate(folder, path, fields, ready=ready)
+    found["precision"] = settle(precision, device).precision
     return Scored(found["metrics"], found, evaluation.render_evaluation(found), found["baseline"])
 
 

@@ -28,7 +28,7 @@ def facts(
 ) -> dict[str, Any]:
     """The fields of the card (`huggingface.Card`) that the objective, the corpora and the last evaluation decide."""
     learned = " and ".join(dict.fromkeys(part.learned for part in kind.all() if part.learned != "nothing"))
-    scores = _scores(", ".join(folder.name for folder in folders), heldout, baseline)
+    scores = _scores(", ".join(map(_name, folders)), heldout, baseline)
     return {
         "learned": f"It was pre-trained without labels, to learn {learned}.",
         "task": kind.kind,
@@ -54,11 +54,16 @@ def _scores(data: str, heldout: Mapping[str, float], baseline: Mapping[str, floa
 
 def _sentence(folder: Path) -> str:
     """What a corpus holds, by its manifest."""
-    kind = corpora.format_of(folder)
+    kind, data = corpora.format_of(folder), _name(folder)
     if kind is None or kind not in DESCRIBED:
-        return f"The files of the folder `{folder.name}`."
+        return f"The files of the folder `{data}`."
     values = DESCRIBED[kind](_manifest(folder))
-    return f"Corpus `{folder.name}`: {', '.join(f'{name} {_shown(value)}' for name, value in values.items())}."
+    return f"Corpus `{data}`: {', '.join(f'{name} {_shown(value)}' for name, value in values.items())}."
+
+
+def _name(folder: Path) -> str:
+    """A corpus by the files, or the folder, that it was built from; a folder of files by its own name."""
+    return cards.files_name(list(filter(None, _sources(folder))), folder.resolve().name)
 
 
 def _sources(folder: Path) -> Iterable[str]:

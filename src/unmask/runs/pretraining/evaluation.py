@@ -102,7 +102,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     sections: list[report.Section] = []
     last = heldout[-1] if heldout else {}
     terms = terms_of(run)
-    if stuck := weakness(heldout, run):
+    if stuck := weakness(folder, run):
         sections.append(report.Text([stuck], kind="warning"))
     guessed = [term for name, term in guessing(terms.values()).items() if f"loss/{name}" in last]
     sections += [_against_frequencies(term, last, baseline) for term in guessed]
@@ -129,9 +129,9 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     return of_one_run(folder, "Pre-training", run, sections)
 
 
-def weakness(heldout: Sequence[Mapping[str, Any]], run: dict[str, Any]) -> str | None:
+def weakness(folder: Path, run: dict[str, Any]) -> str | None:
     """The sentence of `plateau` for the last evaluation of a run; None before its first step."""
-    last = heldout[-1] if heldout else {}
+    last = (history(folder)[1] or [{}])[-1]
     if last.get("step", 0) == 0:
         return None
     return plateau(last, run.get("baseline", {}), terms_of(run).values())

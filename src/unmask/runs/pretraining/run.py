@@ -183,7 +183,10 @@ class Pretrain(Run):
         folders = [Path(corpus.folder) for corpus in self.corpora]
         own = card.facts(config.objective, folders, result.heldout, self.baseline, self.processor)
         rest = cards.settings({"objective": config.objective.to_dict(), "rows": config.rows.to_dict()})
-        return replace(found, start=cards.name_of(config.start), settings={**found.settings, **rest}, **own)
+        settings = {**found.settings, **rest}
+        return replace(
+            found, start=cards.name_of(config.start), made=cards.made(config.start), settings=settings, **own
+        )
 
     def _unread(self) -> list[str]:
         """Sentences on what could not be read so far, without those that were shown before."""

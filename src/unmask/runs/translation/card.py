@@ -34,6 +34,7 @@ def facts(
         "pipeline": "image-to-text" if pictures else texts.pipeline,
         "command": ("translate", "picture.png" if pictures else '"A text."'),
         "start": cards.name_of(config.start),
+        "made": cards.made(config.start),
         "datasets": cards.datasets((*texts.train, *texts.dev)),
         "data": [
             f"Training pairs: `{data}`.",

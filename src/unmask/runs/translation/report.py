@@ -11,7 +11,7 @@ from unmask.data.files.png import png
 from unmask.data.pictures import compositions
 from unmask.data.pictures.captions import UnreadPicture
 from unmask.errors import UnmaskError
-from unmask.runs.report import Answers, Report, Rows, answers, curve, history, of_one_run
+from unmask.runs.report import Answers, Report, answers, curve, history, of_one_run
 from unmask.runs.translation.ending import hardly_learned
 from unmask.runs.translation.texts import DIGITS
 from unmask.serve.translator import Translator
@@ -45,7 +45,7 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     require_run(folder)
     train, heldout = history(folder)
     sections: list[report.Section] = []
-    if stuck := weakness(heldout, run):
+    if stuck := weakness(folder, run):
         sections.append(report.Text([stuck], kind="warning"))
     if run.get("notes"):
         sections.append(report.Text(run["notes"], title="Data"))
@@ -57,13 +57,13 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
     return of_one_run(folder, "Translation", run, sections)
 
 
-def weakness(heldout: Rows, run: dict[str, Any]) -> str | None:
+def weakness(folder: Path, run: dict[str, Any]) -> str | None:
     """The sentence of the run's summary if it has learned next to nothing."""
     if "metric" not in run:
         return None
     floor = None if run["config"].get("start") else run.get("baseline", {}).get("next/nll")
     minutes = run["config"].get("training", {}).get("minutes")
-    return hardly_learned(heldout, run["metric"], floor, "--steps" if minutes is None else "--minutes")
+    return hardly_learned(history(folder)[1], run["metric"], floor, "--steps" if minutes is None else "--minutes")
 
 
 def _written(probed: list[tuple[dict[str, Any], Answers]]) -> report.Table:
