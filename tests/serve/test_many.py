@@ -239,23 +239,37 @@ def test_rows_that_stopped_a_command_can_be_skipped_by_the_next(folders, texts, 
     assert (found.continued, found.tally.rows, found.tally.errors) == (12, 23, 1)
 
 
-def test_answers_of_other_rows_models_or_options_are_not_continued(predictor, folders, rows, tmp_path, monkeypatch):
-    out = tmp_path / "out.jsonl"
+@pytest.fixture
+def unfinished(folders, rows, tmp_path, monkeypatch):
+    """A file whose blocks are all there, but not joined."""
+    with monkeypatch.context() as patched:
+        patched.setattr("unmask.serve.many.store.Store.join", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            answer_file(Echo(), source_of(rows), tmp_path / "out.parquet", model=folders / "classifier", options={})
+    return tmp_path / "out.parquet"
 
-    def stopped(change=lambda: None, **how):
-        change()
+
+@pytest.mark.parametrize(
+    ("changed", "continues"), [("nothing", True), ("options", False), ("model", False), ("rows", False)]
+)
+def test_only_answers_of_the_same_rows_model_and_options_are_continued(unfinished, folders, rows, changed, continues):
+    given = {"model": folders / "classifier", "options": {}}
+    if changed == "rows":
+        os.utime(rows, (1, 1))
+    given |= {"options": {"options": {"top": 3}}, "model": {"model": folders / "encoder"}}.get(changed, {})
+    if continues:
+        assert answer_file(Echo(), source_of(rows), unfinished, **given).continued == 23
+    else:
         with pytest.raises(UnmaskError, match="holds answers of another command"):
-            answer(predictor, folders / "classifier", rows, out, **how)
+            answer_file(Echo(), source_of(rows), unfinished, **given)
 
-    monkeypatch.setattr("unmask.serve.many.store.Store.join", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        answer(predictor, folders / "classifier", rows, out)
-    monkeypatch.undo()
-    monkeypatch.setattr("unmask.serve.many.source.BLOCK", 4)
-    monkeypatch.setattr("unmask.serve.many.answers.BLOCK", 4)
-    stopped(options={"top": 3})
-    stopped(model=folders / "encoder")
-    stopped(lambda: os.utime(rows, (1, 1)))
+
+def test_a_damaged_block_is_one_sentence(unfinished, folders, rows, tmp_path):
+    block = tmp_path / "out.parquet.blocks" / "00000002"
+    block.write_bytes(block.read_bytes()[:-9])
+    with pytest.raises(UnmaskError, match=r"out\.parquet\.blocks/00000002 is damaged"):
+        answer_file(Echo(), source_of(rows), unfinished, model=folders / "classifier", options={})
+    assert not unfinished.exists()
 
 
 def test_two_processes_do_not_write_one_file(predictor, folders, rows, tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.config import read_json
+from unmask.data.files.tables import parquet_file
 from unmask.errors import UnmaskError
 from unmask.files import atomic, locked, write_text, writing
 from unmask.serve.many.asked import ERROR, Asked, Found, as_json
@@ -130,13 +131,18 @@ def _join_tables(blocks: Sequence[Path], out: Path) -> Tally:
     import pyarrow.parquet as parquet
 
     rows = errors = 0
-    with parquet.ParquetWriter(out, parquet.read_schema(blocks[0])) as writer:
+    with parquet.ParquetWriter(out, _read(blocks[0]).schema) as writer:
         for i in range(0, len(blocks), OF_A_ROW_GROUP):
-            table = pyarrow.concat_tables([parquet.ParquetFile(one).read() for one in blocks[i : i + OF_A_ROW_GROUP]])
+            table = pyarrow.concat_tables(map(_read, blocks[i : i + OF_A_ROW_GROUP]))
             writer.write_table(table)
             rows += len(table)
             errors += len(table) - table[ERROR].null_count
     return Tally(rows, errors)
+
+
+def _read(block: Path) -> Any:
+    with parquet_file(block) as file:
+        return file.read()
 
 
 @dataclass(frozen=True)
