@@ -42,17 +42,18 @@ SYSTEMS = {
 
 
 def from_the_left(settings: Settings) -> Result:
-    """Loss in nats and accuracy of a causal model on the tokens that `ten_million.masked_words` hides."""
+    """Loss in nats and accuracy of a causal model on the tokens that `speedrun.masked_tokens` hides."""
     import torch
 
     from unmask import huggingface
     from unmask.data.text.corpus import Corpus
     from unmask.objectives.cross_entropy import cross_entropy
+    from unmask.runs.speedrun import hidden_tokens
 
     model = huggingface.load(Path(settings["folder"])).model.eval()
     total, correct, count = 0.0, 0.0, 0
     with torch.inference_mode():
-        for batch in ten_million.hidden_words(Corpus(settings["corpus"]), settings["heldout"])[1]:
+        for batch in hidden_tokens(Corpus(settings["corpus"]), settings["heldout"])[1]:
             target = batch.targets["mlm"]
             seen = uncovered(batch)
             logits = model.logits("next", model(seen), target.places - 1, seen)

@@ -1,4 +1,4 @@
-"""Ten million words: the runs, scores, options and tables that `lineage.py` and `speedrun.py` share.
+"""Ten million words: the runs, scores, options and tables that `lineage.py` and others share.
 
 The text is that of `ten_million_text.py`. A folder keeps the corpus, the minimal pairs and the runs. A run is a fresh
 process, and its scores come from another. benchmarks/README.md says what is counted.
@@ -25,8 +25,6 @@ from bench.common import Result, Settings
 from bench.table import markdown
 from unmask.errors import UnmaskError
 
-WORDS = 10_200_000  # of which about 10 million are left to learn from
-VOCABULARY = 8_192
 TOKENS = 128  # of the rows on which masked words are guessed
 ROWS = {"sst2": 10_000}  # training rows that are used, the first ones; of the other tasks all
 METRICS = {"sst2": "accuracy", "cola": "mcc", "mrpc": "f1", "rte": "accuracy"}
@@ -43,8 +41,8 @@ class Size:
     paradigms   of minimal pairs; None: all
     """
 
-    words: int = WORDS
-    vocabulary: int = VOCABULARY
+    words: int = ten_million_text.WORDS
+    vocabulary: int = ten_million_text.VOCABULARY
     heldout: int = 512
     rows: tuple[int, int] | None = None
     paradigms: int | None = None
@@ -103,97 +101,37 @@ def _beside(model: Any) -> int:
 
 def score(settings: Settings) -> Result:
     """The scores of a finished folder: masked tokens, minimal pairs, and tasks after fine-tuning."""
+    from unmask.data.text.corpus import Corpus
     from unmask.runs.minimal_pairs import evaluate_minimal_pairs
+    from unmask.runs.speedrun import masked_tokens
 
     folder = Path(settings["folder"])
-    found: Result = {"masked": masked_words(folder, settings["corpus"], settings["heldout"])}
+    found: Result = {"masked": masked_tokens(folder, Corpus(settings["corpus"]), settings["heldout"])}
     found["blimp"] = evaluate_minimal_pairs(folder, [settings["blimp"]], most=settings["pairs"])
     found["tasks"] = {}
     for name, task in settings["tasks"].items():
         with tempfile.TemporaryDirectory(prefix="unmask-benchmark-") as place:
-            found["tasks"][name] = finetuned(folder, name, task, settings, Path(place) / "run")
+            found["tasks"][name] = _finetuned(folder, name, task, settings, Path(place) / "run")
     return found
 
 
-def masked_words(folder: Path, corpus_folder: str, rows: int) -> Result | None:
-    """Loss in nats and accuracy on masked tokens of the held-out text, the same tokens for every masked language model;
-    None for other models.
-
-    15 % of the tokens of rows of 128, 80/10/10, whatever the model was trained on.
-    """
-    import torch
-
-    from unmask import huggingface
-    from unmask.data.text.corpus import Corpus
-    from unmask.runs.pretraining import evaluation
-
-    if huggingface.holds_encoder_decoder(folder) or "mlm" not in (loaded := huggingface.load(folder)).model.heads:
-        return None
-    opened = Corpus(corpus_folder)
-    learned, batches = hidden_words(opened, rows)
-    model = loaded.model.eval()
-    with torch.inference_mode():
-        losses = [learned.loss(model, batch)["mlm"] for batch in batches]
-    count = sum(loss.count for loss in losses)
-    counts = opened.split("train").unigrams() + 1.0
-    return {
-        "loss": sum(float(loss.sum) for loss in losses) / count,
-        "correct": sum(float(loss.metrics["correct"]) for loss in losses) / count,
-        "targets": count,
-        "frequencies": evaluation.baseline(batches, _log_shares(counts), learned.terms),
-    }
-
-
-def hidden_words(corpus: Any, rows: int) -> tuple[Any, list[Any]]:
-    """The objective that masks 15 % of the tokens, and rows of held-out text that it has masked."""
-    from unmask.data.text.stream import fixed
-    from unmask.runs import recipes
-
-    learned = recipes.roberta_tiny().objective.build(corpus.tokenizer)
-    parts: dict[str, Any] = {
-        "sample": learned.sample,
-        "corrupt": learned.corrupt,
-        "length": TOKENS,
-        "rows": 32,
-        "limit_rows": rows,
-    }
-    return learned, fixed([corpus.split("heldout")], **parts)
-
-
-def _log_shares(counts: Any) -> Any:
-    import numpy as np
-
-    return np.log(counts / counts.sum())
-
-
-def finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settings, out: Path) -> Result:
-    """Scores of the dev rows after fine-tuning, for some seeds, as `unmask finetune` does it. They are evaluated once,
-    at the end: nothing is chosen by the dev rows."""
-    from unmask.runs.finetuning import FineTuning, Fit, finetune
+def _finetuned(folder: Path, name: str, task: Mapping[str, Any], settings: Settings, out: Path) -> Result:
+    """Scores of the dev rows of a task after fine-tuning, for some seeds."""
+    from unmask.runs.finetuning import Fit
+    from unmask.runs.speedrun import fine_tuned
     from unmask.train.optim import Optimizer
 
-    fit = settings["fit"]
-    rows = _rows(task).replace(length=fit["length"])
-    how = Fit(
-        epochs=fit["epochs"],
+    given = settings["fit"]
+    fit = Fit(
+        epochs=given["epochs"],
         least_steps=0,
-        batch_size=fit["batch"],
-        evaluations=1 / fit["epochs"],
-        optimizer=Optimizer(lr=fit["lr"]),
+        batch_size=given["batch"],
+        optimizer=Optimizer(lr=given["lr"]),
         device=settings["device"],
     )
-    config = FineTuning(model=folder, rows=rows, fit=how, seed=settings["seed"], seeds=settings["seeds"])
-    result = finetune(config, out)
-    scores = [row["dev"][METRICS[name]] for row in result.seeds]
-    mean, deviation = common.mean_and_deviation(scores)
-    return {
-        "metric": METRICS[name],
-        "mean": mean,
-        "deviation": deviation,
-        "baseline": result.baseline["dev"][METRICS[name]],
-        "seeds": result.seeds,
-        "notes": result.notes,
-    }
+    rows = _rows(task).replace(length=given["length"])
+    seeds = {"seed": settings["seed"], "seeds": settings["seeds"]}
+    return fine_tuned(folder, "classification", rows, METRICS[name], out, fit=fit, **seeds)
 
 
 def _rows(task: Mapping[str, Any]) -> Any:

@@ -1,15 +1,24 @@
-"""Ten million words: half of them classic books, half reviews of films; the corpus of them, and the minimal pairs."""
+"""Ten million words: half of them classic books, half reviews of films; the corpus of them, and the minimal pairs.
+
+    python benchmarks/ten_million_text.py --data DATA --out FOLDER
+
+DATA holds books/, imdb/ and blimp/. FOLDER gets a corpus and blimp/, which `unmask speedrun` reads.
+"""
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench import common
 from bench.common import Result
 from unmask.errors import UnmaskError
 
+WORDS = 10_200_000  # of which about 10 million are left to learn from
+VOCABULARY = 8_192
 HELDOUT = 0.02  # share of the documents, chosen by the hash of their text
 
 
@@ -121,3 +130,20 @@ def pairs(data: Path, folder: Path, paradigms: int | None) -> str:
             assert file is not None
             (place / Path(member.name).name).write_bytes(file.read())
     return str(place)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", required=True, type=Path, help="folder with books/, imdb/ and blimp/")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the corpus and the minimal pairs")
+    parser.add_argument("--words", type=int, default=WORDS, help="of text (default: %(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=VOCABULARY, help="word pieces (default: %(default)s)")
+    options = parser.parse_args()
+    if not options.data.is_dir():
+        raise UnmaskError(f"There is no folder {options.data}; say with --data where the text is.")
+    built = corpus(options.data, options.out, options.words, options.vocabulary)
+    print(f"--corpus {built['folder']} --minimal-pairs {pairs(options.data, options.out, None)}")
+
+
+if __name__ == "__main__":
+    common.command(main)

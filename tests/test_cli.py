@@ -54,6 +54,8 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus"], "required: verb"),
         (["corpus", "biuld"], "did you mean 'build'?"),
         (["--verison"], "did you mean '--version'?"),
+        (["serve", "--prot", "80"], "There is no option of unmask serve: '--prot'; did you mean '--port'?"),
+        (["finetune", "--resmue"], "did you mean '--resume'?"),
         (
             ["predict", "--modle", "x", "a text"],
             "There is no option of unmask predict: '--modle'; did you mean '--model'?",
@@ -338,8 +340,8 @@ def test_the_fields_that_help_lists_exist_and_have_these_defaults():
             owner, own = found[0]
             if "of the " not in str(action.default_shown) and isinstance(action.default_shown, (int, float)):
                 assert action.default_shown in [getattr(*one) for one in found], (name, field)
-            if action.choices_shown:
-                assert set(action.choices_shown) == set(choices_of(owner, own)), (name, field)
+            if action.choices:
+                assert set(action.choices) == set(choices_of(owner, own)), (name, field)
 
 
 def every_config():

@@ -110,7 +110,13 @@ def test_a_short_file_means_what_the_same_options_mean(content, options, folder,
         ("x.yaml", "a: [", "x.yaml is not valid YAML: "),
         ("x.yaml", "- a", "x.yaml must hold names with values, not a list."),
         ("x.json", "[]", "x.json must hold a JSON object, not a list."),
-        ("x.json", '{"config": {"training": {"steps": "x"}}}', "x.json: Training.steps must be a whole number or none"),
+        ("x.json", '{"config": {"training": {"steps": "x"}}}', "x.json: training.steps must be a whole number or none"),
+        (
+            "x.toml",
+            "[config.training.optimizer]\nlrr = 3",
+            "x.toml: There is no field of training.optimizer 'lrr'; did you mean 'lr'?",
+        ),
+        ("x.yaml", "config: {objective: {kind: rotation, copy: 1}}", "x.yaml: There is no field of objective 'copy'"),
         ("x.yaml", "a: !!python/object/apply:os.system [ls]", "x.yaml is not valid YAML: "),
     ],
 )
@@ -124,23 +130,47 @@ def test_a_wrong_file_is_one_sentence_that_names_it(name, content, sentence, fol
     assert (out, err.count("\n")) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("wrote", "reads"),
+    [
+        (["pretrain", "bert-tiny"], ["train"]),
+        (["pretrain", "word2vec"], ["finetune"]),
+        (["train", "transformer-tiny"], ["finetune"]),
+        (["train", "resnet-tiny"], ["pretrain"]),
+        (["finetune", "--task", "tagging"], ["pretrain", "bert-tiny"]),
+        (["finetune"], ["train"]),
+    ],
+    ids=" ".join,
+)
+def test_settings_of_another_verb_name_that_verb(wrote, reads, folder, capsys):
+    (folder / "run.toml").write_text(toml(printed(capsys, *wrote)))
+    with pytest.raises(SystemExit):
+        main([*reads, "--config", "run.toml"])
+    assert f"run.toml has the settings of unmask {wrote[0]}: give them to unmask {wrote[0]} --config run.toml." in (
+        capsys.readouterr().err
+    )
+
+
 def test_a_run_that_continues_takes_no_file(capsys):
     with pytest.raises(SystemExit):
         main(["finetune", "--out", "out", "--resume", "--config", "none.toml"])
     assert "leave --config or --resume out" in capsys.readouterr().err
 
 
-def test_bash_completes_verbs_and_options(folder, capsys):
+def test_bash_completes_verbs_options_and_their_values(folder, capsys):
     if shutil.which("bash") is None:
         pytest.skip("there is no bash")
     main(["completion", "bash"])
     (folder / "unmask.bash").write_text(capsys.readouterr().out)
     asked = (
-        "source unmask.bash; for words in 'fine' 'pretrain --learning-r' 'corpus bui' 'predict --precision fp3'; do "
+        "source unmask.bash; for words in 'fine' 'pretrain --learning-r' 'corpus bui' 'predict --precision fp3' "
+        "'pretrain albert-t' 'train captio' 'finetune --task tagg' 'serve --backend onn' 'pretrain --algorithm mu' "
+        "'finetune --strategy lo' 'train --metric rou' 'baseline --benchmark MNLI-mm' 'pretrain --patches jig'; do "
         'COMP_WORDS=(unmask $words); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _shtab_unmask; echo "${COMPREPLY[@]}"; done'
     )
     done = subprocess.run(["bash", "-c", asked], capture_output=True, text=True, timeout=20)
-    assert done.stdout.split() == ["finetune", "--learning-rate", "build", "fp32"]
+    values = ["albert-tiny", "captioner", "tagging", "onnx", "muon", "lora", "rouge", "MNLI-mm", "jigsaw"]
+    assert done.stdout.split() == ["finetune", "--learning-rate", "build", "fp32", *values]
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef unmask"), ("fish", "")])

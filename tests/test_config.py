@@ -131,7 +131,7 @@ def test_a_field_may_have_other_names_and_is_called_by_the_one_that_was_typed():
     for typed in ("a-b", "a_b"):
         with pytest.raises(UnmaskError, match=rf"^--{typed} must be a whole number, not 'many'\.$"):
             Outer().override({typed: "many"}, a_b="other.batch_size")
-    with pytest.raises(UnmaskError, match=r"^Other\.batch_size must be a whole number, not 'many'\.$"):
+    with pytest.raises(UnmaskError, match=r"^other\.batch_size must be a whole number, not 'many'\.$"):
         Outer().replace(other={"batch_size": "many"})
 
 

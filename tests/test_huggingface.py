@@ -77,9 +77,13 @@ def same(one: Model, two: Model) -> bool:
 
 
 def test_a_missing_folder_and_a_file_are_no_model(tmp_path):
-    assert refusal(tmp_path / "none") == f"There is no model folder {tmp_path / 'none'}."
+    assert refusal(tmp_path / "none").startswith(f"There is no model folder {tmp_path / 'none'}: unmask pretrain, ")
     (tmp_path / "file").write_text("")
     assert "There is no model folder" in refusal(tmp_path / "file")
+    for name in ("model", "other"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.json").write_text("{}")
+    assert refusal(tmp_path / "runs" / "modle").endswith(f"; did you mean {tmp_path / 'runs' / 'model'}?")
     assert "has no config.json" in refusal(tmp_path)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from unmask.errors import UnmaskError, kind_of, nearest, unknown
+from unmask.errors import FieldError, NoField, UnmaskError, in_part, kind_of, nearest, unknown
 
 _LENGTH = ("rows.length", "rows.tokens", "texts.longest", "length")
 _BATCH = "--batch-size counts the rows of a step over all devices; --micro-batch of pretrain sets those of one pass"
@@ -112,15 +112,19 @@ class Config:
 
         Raises UnmaskError for a field that does not exist (naming the nearest) or a value of the wrong type.
         """
-        hints = typing.get_type_hints(type(self))
+        hints, names, owner = typing.get_type_hints(type(self)), vars(self), type(self).__name__
         for name, value in changes.items():
-            if name not in hints:
-                raise unknown(f"field of {type(self).__name__}", name, hints)
-            current = getattr(self, name)
-            if isinstance(current, Config) and isinstance(value, Mapping):
-                changes[name] = current.replace(**value)
+            if name not in names:
+                before, of, after = str(unknown("field of ", name, names)).partition("of ")
+                raise FieldError(before + of, owner, after)
+            if isinstance(names[name], Config) and isinstance(value, Mapping):
+                with in_part(name):
+                    changes[name] = names[name].replace(**value)
             else:
-                changes[name] = typed(value, hints[name], f"{type(self).__name__}.{name}")
+                try:
+                    changes[name] = typed(value, hints[name], f".{name}")
+                except UnmaskError as error:
+                    raise FieldError("", owner, str(error)) from None
         return dataclasses.replace(self, **changes)
 
     def override(self, changes: Mapping[str, Any], **others: str) -> Self:
@@ -140,7 +144,7 @@ class Config:
                 known = {p.split(".")[-1] for p in places} | {p for p in places if "." in key} | set(self.other_names())
                 refuse_foreign(key)
                 foreign = nearest(key, [other for other in SAME if same(other, known.__contains__)])
-                raise unknown("field", key, known if foreign is None or nearest(key, known) else {*known, foreign})
+                raise NoField(key, known if foreign is None or nearest(key, known) else {*known, foreign})
             if len(found) > 1:
                 raise UnmaskError(f"Several fields are named '{name}'; write one of: {', '.join(found)}.")
             *path, last = found[0].split(".")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 1_500  # characters of a message; files may bring in names of any length
@@ -40,6 +41,35 @@ def needs(what: str, extra: str, instead: str = "") -> Missing:
     "The service needs starlette and uvicorn: run pip install 'unmask[serve]'."
     """
     return Missing(f"{what}: run pip install 'unmask[{extra}]'{f', or {instead}' if instead else ''}.")
+
+
+class NoField(UnmaskError):
+    """There is no field `name`, but those of `known`."""
+
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name, self.known = name, list(known)
+        super().__init__(str(unknown("field", name, self.known)))
+
+
+class FieldError(UnmaskError):
+    """A config has no such field, or its value is wrong. The message is `before`, the name of the config, and `after`.
+
+    owner  class of the config
+    place  dotted name of the config in the one that holds it, which the message has instead of the class
+    """
+
+    def __init__(self, before: str, owner: str, after: str, place: str = "") -> None:
+        super().__init__(f"{before}{place or owner}{after}")
+        self.parts, self.place = (before, owner, after), place
+
+
+@contextmanager
+def in_part(name: str) -> Iterator[None]:
+    """A context that handles the part `name` of a config: a `FieldError` tells its place."""
+    try:
+        yield
+    except FieldError as error:
+        raise FieldError(*error.parts, ".".join(filter(None, (name, error.place)))) from None
 
 
 class Stopped(UnmaskError):

@@ -27,6 +27,7 @@ from unmask.models.electra import Electra
 from unmask.models.gpt import Gpt
 from unmask.objectives import registry
 from unmask.runs import recipes
+from unmask.runs.speedrun import masked_tokens
 from unmask.types import Batch
 
 BOOK = "# Title: A Book\n\n-------\n\n##  Chapter 1 \n\nThe cat sat.\n\nIt slept.\n\n## Chapter 2\n\nA dog came.\n"
@@ -135,8 +136,8 @@ def test_masked_words_are_counted_alike_for_all_models(scripts: ModuleType, tmp_
         bert, Bert(hidden=32, std=0.3).replace(**sizes).build(as_heads({"mlm": 0, "nsp": 2})), built.tokenizer
     )
     huggingface.save(gpt, Gpt().replace(**sizes).build(as_heads({"next": 0})), built.tokenizer)
-    assert scripts.masked_words(gpt, str(tmp_path / "corpus"), 4) is None
-    got = scripts.masked_words(bert, str(tmp_path / "corpus"), 4)
+    assert masked_tokens(gpt, built, 4) is None
+    got = masked_tokens(bert, built, 4)
     learned = recipes.roberta_tiny().objective.build(built.tokenizer)
     split = Corpus(tmp_path / "corpus").split("heldout")
     model, loss, right, count = huggingface.load(bert).model, 0.0, 0, 0
@@ -247,51 +248,3 @@ def test_a_system_that_fails_does_not_end_the_others(
     lineage.main()
     assert "gpt is in" in capsys.readouterr().out
     assert list(json.loads(out.read_text())["systems"]) == ["gpt", "lstm"]
-
-
-def test_the_line_of_a_speed_run_and_its_verdict(scripts: ModuleType) -> None:
-    speedrun = importlib.import_module("speedrun")
-    options = Namespace(quick=False, minutes=30.0)
-    row = speedrun.line(found(given={"lr": "2e-3", "sentences": "none"}))
-    assert len(row) == len(speedrun.HEADER)
-    assert row[1] == "`--lr 2e-3 --sentences none`"
-    assert row[6:9] == ["3.000", "40.0", "60.0"]
-    assert speedrun.verdict(found(), options) == "An entry, if nothing else ran."
-    assert "20 seconds more" in speedrun.verdict(found(seconds=1_820.0), options)
-    assert "of 2 threads" in speedrun.verdict(found(threads=2), options)
-    assert "no entry" in speedrun.verdict(found(), Namespace(quick=True, minutes=30.0))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--steps", "9"], "leave --steps out"),
-        (["--start", "x"], "leave --start out"),
-        (["--lrr", "1"], "did you mean 'lr'"),
-        (["--recipe", "bert-minni"], "There is no recipe 'bert-minni'"),
-    ],
-)
-def test_a_speed_run_refuses_what_its_rules_fix(
-    scripts: ModuleType, given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    speedrun = importlib.import_module("speedrun")
-    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), *given])
-    with pytest.raises(UnmaskError, match=said):
-        speedrun.parse()
-
-
-def test_runs_with_other_fields_have_other_folders(scripts: ModuleType) -> None:
-    speedrun = importlib.import_module("speedrun")
-    assert speedrun.called("bert-mini", {}) == "bert-mini"
-    assert speedrun.called("bert-mini", {"lr": "2e-3", "betas": "[0.9, 0.98]"}) == "bert-mini-betas=_0.9__0.98_-lr=2e-3"
-
-
-def test_a_speed_run_takes_fields_of_its_recipe(
-    scripts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    speedrun = importlib.import_module("speedrun")
-    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), "--lr", "2e-3", "--batch-size", "64"])
-    options, given = speedrun.parse()
-    assert (options.recipe, given) == ("bert-mini", {"sentences": "none", "lr": "2e-3", "rows.batch": "64"})
-    monkeypatch.setattr(sys, "argv", ["speedrun.py", "--data", str(tmp_path), "--recipe", "bert-tiny"])
-    assert speedrun.parse()[1] == {}

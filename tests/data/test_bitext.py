@@ -106,6 +106,20 @@ def test_the_first_of_two_columns_is_a_header_where_both_are_languages(tmp_path,
 
 
 @pytest.mark.parametrize(
+    ("first", "columns", "said"),
+    [
+        ("text\tlabel", None, "has labelled rows, not pairs of texts: its columns are text, label."),
+        ("label\tid\tsentence", None, "has labelled rows, not pairs of texts"),
+        ("Hi!\tSalut !", ("en", "fr"), "its first line is Hi!, Salut !. If that is a pair already"),
+    ],
+)
+def test_labelled_rows_and_a_missing_header_are_called_that(tmp_path, first, columns, said):
+    row = "\t".join("x" for _ in first.split("\t"))
+    with pytest.raises(UnmaskError, match=said.replace(".", r"\.")):
+        bitext.read(write(tmp_path / "a.tsv", f"{first}\n{row}\n"), columns=columns)
+
+
+@pytest.mark.parametrize(
     "text", ["id,english,french,note\n0,Go.,Va !,z\n", "0,Go.,Va !\n", "row,en,french\n0,Go.,Va !\n"]
 )
 def test_more_than_two_columns_with_other_names_are_not_guessed_at(tmp_path, text):

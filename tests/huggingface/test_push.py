@@ -161,6 +161,19 @@ def test_who_sees_it_which_branch_and_which_message(folder, hub):
     assert asked[f"/api/models/{NAME}/commit/v1"][1]["summary"] == "The first one"
 
 
+@pytest.mark.parametrize(
+    ("license", "said"),
+    [
+        ("Apache 2.0", "did you mean 'apache-2.0'?"),
+        ("MIT", "did you mean 'mit'?"),
+        ("house rules", "'house rules'. For one that"),
+    ],
+)
+def test_a_license_that_the_hub_does_not_know(folder, license, said):
+    with pytest.raises(UnmaskError, match=re.escape(said)):
+        upload_of(folder, NAME, {"license": license})
+
+
 def test_a_dry_run_lists_what_stays_and_asks_nobody(folder, hub, capsys):
     main(["push", str(folder), NAME, "--dry-run"])
     listed = capsys.readouterr().out

@@ -264,6 +264,9 @@ def test_other_types_are_refused(http, headers):
 
 def test_paths_and_methods_that_are_not_there(http):
     assert said(http.get("/nowhere"), 404) == "There is no path /nowhere; /openapi.json lists all paths."
+    for answer in (http.get("/predct"), http.post("/predct", json={})):
+        assert said(answer, 404) == "There is no path /predct; the nearest one is /predict."
+    assert said(http.post("/app.js", json={}), 405) == "/app.js does not accept POST."
     answer = http.get("/predict")
     assert said(answer, 405) == "/predict does not accept GET."
     assert answer.headers["allow"] == "POST"

@@ -141,9 +141,11 @@ def test_what_needs_whole_matrices_is_not_sharded(tmp_path: Path, algorithm: str
 
 def test_resume_of_a_finished_run_changes_nothing(out: Path) -> None:
     model, _ = train(out)
-    again, result = train(out, resume=True)
+    display = Notes()
+    again, result = train(out, resume=True, display=display)
     assert result.step == 12
     assert same(model, again)
+    assert display.notes[-1].startswith("This run has ended: it has done all of its 12 steps. To train further, ")
     assert len(trace(out)) == 12
 
 

@@ -1,6 +1,8 @@
-"""What `finetune --advise` says of rows, and that it trains and writes nothing."""
+"""What `finetune --advise` and `--dry-run` say of rows, and that they train and write nothing."""
 
 from __future__ import annotations
+
+import re
 
 import pytest
 from finetune_toy import arguments, fields, write_tsv
@@ -26,6 +28,10 @@ def test_rows_are_described_and_advised(place, tmp_path, capsys, monkeypatch):
     assert any(line.startswith("dev: 0 of 2 rows (0.0%)") for line in lines)
     for part in ("Baseline", "Similarity", "masked-language loss", "20 rows are little data", "--strategy"):
         assert part in out
+    main(["finetune", *arguments(place[0], tmp_path / "rows"), "--dry-run", "--seeds", "2"])
+    planned = capsys.readouterr().out
+    assert re.search(r"\nsteps +\d+\n", planned)
+    assert "in all, for each of 2 seeds\n" in planned
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -22,6 +22,7 @@ from unmask.cli import (
     push,
     serve,
     show,
+    speedrun,
     training,
     translation,
     words,
@@ -29,7 +30,7 @@ from unmask.cli import (
 from unmask.cli.ending import remark
 from unmask.cli.parser import Parser, add_verb, local_models, overrides
 from unmask.cli.terminal import harmless_streams
-from unmask.errors import UnmaskError
+from unmask.errors import NoField, UnmaskError
 from unmask.train.interrupt import Interrupt
 
 __all__ = ["main", "parser"]
@@ -45,7 +46,7 @@ SECTIONS = {
     "prepare data": ("corpus", "vocabulary", "cluster"),
     "train": ("pretrain", "finetune", "train"),
     "use a model": ("predict", "embed", "translate", "generate", "words"),
-    "measure": ("evaluate", "baseline", "probe", "glue", "bench"),
+    "measure": ("evaluate", "baseline", "probe", "glue", "speedrun", "bench"),
     "look inside": ("show", "report", "lecture"),
     "serve and share": ("serve", "export", "push"),
 }
@@ -74,7 +75,10 @@ def _run(given: list[str]) -> None:
         fields = overrides(rest)
         local_models(options, fields)
         remark(options, fields)
-        options.run(options, fields)
+        try:
+            options.run(options, fields)
+        except NoField as error:
+            raise options.parser.instead(error) from None
         if Interrupt.heard:  # or `unmask train … && unmask evaluate …` would continue with half a run
             sys.exit(STOPPED + Interrupt.heard)
     except UnmaskError as error:
@@ -120,6 +124,7 @@ def parser() -> Parser:
         export.add_verbs,
         push.add_verbs,
         serve.add_verbs,
+        speedrun.add_verbs,
         bench.add_verbs,
         training.add_report,
     ):

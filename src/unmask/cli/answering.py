@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from unmask.cli import many, translation
 from unmask.cli.data import print_losses
 from unmask.cli.ending import suggest
-from unmask.cli.help import add_field, add_fields
+from unmask.cli.help import add_field, add_fields, offer
+from unmask.cli.labelled import benchmarks
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
 from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
@@ -91,12 +92,13 @@ def _add_evaluate(verbs: Any) -> None:
     add_field(rows, "--rows.text", "NAME", "column of the text, if it does not have the usual name")
     add_field(rows, "--pair", "NAME", "column of the second text of a pair")
     add_field(rows, "--label", "NAME", "column of the label")
-    add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds")
+    offer(add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds"), benchmarks)
     rows.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     rows.add_argument(
         "--shots", type=int, metavar="K", help="prompt a language model with K examples; also with --pairs and --known"
     )
-    add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
+    shots = add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
+    offer(shots, lambda: ("classification", "multiple-choice"))
     rows.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
@@ -107,11 +109,12 @@ def _add_evaluate(verbs: Any) -> None:
         metavar="SOURCE,TARGET",
         help="columns of a table (default: the usual names); numbers, such as 1,2, for a table without a header",
     )
-    pairs.add_argument(
+    metric = pairs.add_argument(
         "--metric",
         metavar="NAME",
         help="bleu (default), rouge for summaries, dialogue, parsing, code, questions, exact for one right form",
     )
+    offer(metric, translation.metrics)
     add_field(pairs, "--beam-size", "N", "hypotheses that the search keeps", default="of the folder")
     pairs.add_argument(
         "--known",

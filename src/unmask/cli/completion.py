@@ -22,7 +22,9 @@ def add_verbs(verbs: Any, parser: Callable[[], argparse.ArgumentParser]) -> None
     def run(options: argparse.Namespace, _: dict[str, str]) -> None:
         import shtab
 
-        print(shtab.complete(parser(), options.shell))
+        whole = parser()
+        _fill(whole)
+        print(shtab.complete(whole, options.shell))
 
     sub = add_verb(
         verbs,
@@ -32,3 +34,15 @@ def add_verbs(verbs: Any, parser: Callable[[], argparse.ArgumentParser]) -> None
         more=f"Install it with: {'; or '.join(SHELLS.values())}.",
     )
     sub.add_argument("shell", choices=list(SHELLS), help="the shell")
+
+
+def _fill(parser: Any) -> None:
+    """Add the fields of --help-all to a parser and to those of its verbs, and the values that options offer."""
+    if parser.more_help is not None:
+        parser.more_help(parser, [], {}, True)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                _fill(verb)
+        elif offered := getattr(action, "offered", None):
+            action.choices = list(offered())

@@ -28,6 +28,11 @@ def needed(action: argparse.Action) -> None:
     vars(action)["needed"] = True
 
 
+def offer(action: argparse.Action, values: Callable[[], Iterable[str]]) -> None:
+    """Let completion offer values of an option that accepts others too. They are computed for the script only."""
+    vars(action)["offered"] = values
+
+
 def _is_needed(action: argparse.Action) -> bool:
     return action.required or getattr(action, "needed", False)
 
@@ -107,12 +112,15 @@ def add_field(
     names    the option, and others with the same meaning, with spaces between them
     value    the placeholder for its value
     default  as text, or a number
+    choices  values that the field may have; the help lists those that its text does not name
     """
-    text = help + (f": {', '.join(choices)}" if choices else "") + ("" if default is None else f" (default: {default})")
+    more = ", ".join(one for one in choices if one not in help)
+    text = help + (f": {more}" if more else "") + ("" if default is None else f" (default: {default})")
     action: argparse.Action = parser.add_argument(
         *names.split(), action=Field, metavar=value, default=argparse.SUPPRESS, help=text.replace("%", "%%")
     )
-    vars(action).update(choices_shown=tuple(choices), default_shown=default)
+    action.choices = tuple(choices) or None
+    vars(action)["default_shown"] = default
     return action
 
 
@@ -140,7 +148,7 @@ def add_fields(
         choices, default = choices_of(owner, name), getattr(owner, name)
         text, kind = type(owner).field_help()[name], VALUES.get(_kind_of(owner, name), "NAME")
         usual = None if default is None or "default" in text else said(default)
-        add_field(groups[part], option, kind, text, default=usual, choices=[one for one in choices if one not in text])
+        add_field(groups[part], option, kind, text, default=usual, choices=choices)
 
 
 VALUES: dict[Any, str] = {bool: "YES", int: "N", float: "X"}

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.help import add_field, add_fields, needed
+from unmask.cli.help import add_field, add_fields, needed, offer
 from unmask.cli.options import ENCODING
-from unmask.cli.parser import Parser, add_verb, field_options, print_fields, run_output, where_to_train
-from unmask.cli.settings import print_config, settings_of
+from unmask.cli.parser import DRY, Parser, add_verb, field_options, print_fields, run_output, where_to_train
+from unmask.cli.settings import print_config
+from unmask.cli.training import settings_for
 from unmask.errors import UnmaskError
+
+if TYPE_CHECKING:
+    from unmask.runs.finetuning import FineTuning
 
 GRID = "grid."  # prefix of the fields of the search
 OTHERS = {"batch": "fit.batch_size"}  # names of pre-training -> fields of fine-tuning
@@ -78,6 +82,7 @@ def _add_finetune(verbs: Any) -> None:
     modes.add_argument(
         "--advise", action="store_true", help="print a data report and advise a strategy; trains nothing"
     )
+    modes.add_argument("--dry-run", **DRY)
     field_options(sub, config=True)
 
 
@@ -127,14 +132,33 @@ def _row_fields(sub: Parser) -> None:
     """Add the fields of labelled rows, which `finetune`, `baseline` and `probe` share."""
     rows = sub.group("what goes in")
     needed(add_field(rows, "--train", "FILE", "labelled rows to train on; with --benchmark its folder"))
-    add_field(rows, "--task", "NAME", "task that the rows are labelled for", default="one label for a text or a pair")
+    task = add_field(
+        rows, "--task", "NAME", "task that the rows are labelled for", default="one label for a text or a pair"
+    )
+    offer(task, _tasks)
     add_field(rows, "--dev", "FILE", "rows that decide which model is kept", default="a tenth of the training rows")
     add_field(rows, "--test", "FILE", "rows that are scored at the end")
     add_field(rows, "--text", "NAME", "column of the text, if it does not have a usual name")
     add_field(rows, "--label", "NAME", "column of the label, likewise")
-    add_field(rows, "--benchmark", "NAME", "the public data set that the folder of --train holds, such as sst-2")
+    benchmark = add_field(
+        rows, "--benchmark", "NAME", "the public data set that the folder of --train holds, such as sst-2"
+    )
+    offer(benchmark, benchmarks)
     add_field(rows, "--max-length", "N", "tokens of the longest row", default="of the task")
     add_field(rows, "--encoding", "NAME", ENCODING)
+
+
+def _tasks() -> Iterable[str]:
+    from unmask.tasks import TASKS
+
+    return TASKS
+
+
+def benchmarks() -> Iterable[str]:
+    """The values of --benchmark."""
+    from unmask.data.labelled.glue import BENCHMARKS
+
+    return BENCHMARKS
 
 
 def _finetuning_help(sub: Parser, _: list[str], given: dict[str, str], every: bool) -> None:
@@ -186,7 +210,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
-    from unmask.runs.finetuning import FineTuning, cross_validate, finetune
+    from unmask.runs.finetuning import RECIPE, FineTuning, cross_validate, finetune
     from unmask.runs.finetuning.learning_curve import curve, sizes_in
     from unmask.runs.finetuning.search import Grid, search
     from unmask.train import distributed
@@ -196,7 +220,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     points = {name: overrides.pop(name) for name in list(overrides) if searches and name.startswith(GRID)}
     if searches:
         points = {**_axes(overrides, points), **points}
-    file = settings_of(options)
+    file = settings_for("finetune", options)
     config = FineTuning() if file is None else file.config(of_facts, FineTuning, **OTHERS)
     config = timed(config, overrides).override(overrides, **OTHERS)
     grid = Grid.of(config.transfer).override(
@@ -216,12 +240,15 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             print_fields(grid, GRID)
         return
     if options.print_config:
-        print_config("finetune", config)
+        print_config("finetune", config, recipe=RECIPE)
         return
     if options.advise:
         from unmask.runs.finetuning.data_report import data_report
 
         print(data_report(config))
+        return
+    if options.dry_run:
+        print_plan(config)
         return
     if not options.out:
         raise UnmaskError("Give a folder for the run: --out FOLDER.")
@@ -234,6 +261,17 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
             suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+
+
+def print_plan(config: FineTuning) -> None:
+    """Print what --dry-run prints: the plan of one seed, or of the first fold."""
+    from unmask.runs.finetuning import plan
+    from unmask.train import distributed
+    from unmask.train.display import Terminal, render_plan
+
+    costs = plan(config.replace(rows={"fold": 1}) if config.rows.in_turn else config, Terminal())  # on every process
+    if distributed.is_main():
+        print(render_plan(costs))
 
 
 def of_facts(facts: Mapping[str, Any]) -> Any:

@@ -6,8 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from unmask.cli.help import offer
 from unmask.errors import UnmaskError
 
+BACKENDS = ("torch", "onnx", "auto")
 PER = ("blank-line", "line", "file")
 ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
 
@@ -45,7 +47,7 @@ def answering_options(parser: argparse.ArgumentParser) -> None:
 
 def backend_option(parser: argparse.ArgumentParser) -> None:
     """Add the option of the library that computes the answers."""
-    parser.add_argument(
+    backend = parser.add_argument(
         "--backend",
         type=_backend,
         default="torch",
@@ -54,10 +56,11 @@ def backend_option(parser: argparse.ArgumentParser) -> None:
         "folder, by ONNX Runtime; auto, the faster of them for one text and for many, measured once and printed; or "
         "FILE.pt2 of `unmask export --format aoti`, a program that is run: name only one that you trust",
     )
+    offer(backend, lambda: BACKENDS)
 
 
 def _backend(value: str) -> str | Path:
-    if value in ("torch", "onnx", "auto"):
+    if value in BACKENDS:
         return value
     if value.endswith(".pt2"):
         return Path(value)

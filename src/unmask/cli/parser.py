@@ -15,7 +15,7 @@ from unmask.cli import settings
 from unmask.cli.help import REST, Field, More, add_field, formatter
 from unmask.cli.terminal import uncovered
 from unmask.config import refuse_foreign, same
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import NoField, UnmaskError, nearest, unknown
 
 if TYPE_CHECKING:
     from unmask.config import Config
@@ -26,7 +26,10 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """The function of a verb. It takes the options and the given fields."""
 
 
-RESUME = "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none"
+RESUME = (
+    "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none; "
+    "a larger --steps, or other --minutes, which count from now, train it further"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -147,6 +150,16 @@ class Parser(argparse.ArgumentParser):
                 raise unknown(f"option of {self.prog}:", option, known - {"--help"})
         raise UnmaskError(f"{message[0].upper()}{message[1:]}; see {self.prog} --help.")
 
+    def instead(self, error: NoField) -> UnmaskError:
+        """The error on an option that is no field: it may be one of the parser, misspelt."""
+        listed = self._option_string_actions.items()
+        own = {name[2:] for name, action in listed if name.startswith("--") and not isinstance(action, Field)}
+        given = error.name.replace("_", "-")
+        meant = nearest(given, {*own, *(name.replace("_", "-") for name in error.known)})
+        if meant not in own:
+            return error
+        return UnmaskError(f"There is no option of {self.prog}: '--{given}'; did you mean '--{meant}'?")
+
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
         if action.type not in (int, float):
             return super()._get_value(action, arg_string)
@@ -179,7 +192,7 @@ def add_verb(
     more    the end of its help; with `fields`, where to find the fields that the help does not list (`add_field`)
     """
     verb: Parser = verbs.add_parser(name, help=help, description=about or _sentence(help), epilog=more or None)
-    verb.set_defaults(run=run)
+    verb.set_defaults(run=run, parser=verb)
     verb.takes_fields = fields
     return verb
 
@@ -210,15 +223,17 @@ def where_to_train(group: Any) -> None:
     add_field(group, "--precision", "NAME", "of products", default="auto", choices=("auto", "fp32", "bf16", "fp16"))
 
 
+DRY = {"action": "store_true", "help": "print the size, memory and time of the run, and stop"}
+"""Settings of the option --dry-run."""
+
+
 def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
     """Add the options of the folder of a run; returns the group and --out."""
     group = sub.group("output")
     out = group.add_argument("--out", metavar="FOLDER", help=help)
     group.add_argument("--resume", action="store_true", help=RESUME)
     if dry:
-        group.add_argument(
-            "--dry-run", action="store_true", help="print the size, memory and time of the run, and stop"
-        )
+        group.add_argument("--dry-run", **DRY)
     return group, out
 
 

@@ -87,7 +87,7 @@ def settings_of(options: argparse.Namespace) -> Settings | None:
     rest = {}
     for name, value in values.items():
         own = RENAMED.get(name, name).replace("-", "_")
-        if own in vars(options).keys() - {"run"} and not isinstance(value, Mapping):
+        if own in vars(options).keys() - {"run", "parser"} and not isinstance(value, Mapping):
             given = getattr(options, own)
             vars(options)[own] = given or _like(given, value, f"{path}: {name}")
         else:

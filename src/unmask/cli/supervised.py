@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.labelled import OTHERS, of_facts, timed
+from unmask.cli.labelled import OTHERS, of_facts, print_plan, timed
 from unmask.cli.parser import print_fields
 from unmask.cli.settings import Settings, print_config
 from unmask.errors import UnmaskError
@@ -25,11 +25,11 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
     from unmask.config import flatten
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
-    from unmask.runs.finetuning import begun, cross_validate, finetune, plan
+    from unmask.runs.finetuning import begun, cross_validate, finetune
     from unmask.runs.report import run_facts
     from unmask.tasks.registry import task_of_page
     from unmask.train import distributed
-    from unmask.train.display import Terminal, render_plan
+    from unmask.train.display import Terminal
 
     if options.start or options.pairs:
         raise UnmaskError(f"--from and --pairs are for translation systems, and {options.system} has new weights.")
@@ -75,10 +75,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         print_fields(config)
         return
     if options.dry_run:
-        one = config.replace(rows={"fold": 1}) if config.rows.in_turn else config
-        costs = plan(one, Terminal())  # on every process
-        if distributed.is_main():
-            print(render_plan(costs))
+        print_plan(config)
         return
     try:
         run = cross_validate if config.rows.in_turn else finetune

@@ -11,7 +11,7 @@ from typing import Any
 
 from unmask.cli import data, words
 from unmask.cli.ending import suggest
-from unmask.cli.help import add_field, add_fields
+from unmask.cli.help import add_field, add_fields, offer
 from unmask.cli.parser import (
     Parser,
     add_hidden,
@@ -23,7 +23,7 @@ from unmask.cli.parser import (
     run_output,
     where_to_train,
 )
-from unmask.cli.settings import print_config, settings_of
+from unmask.cli.settings import Settings, print_config, settings_of
 from unmask.errors import UnmaskError
 
 
@@ -59,7 +59,8 @@ def _add_pretrain(verbs: Any) -> None:
         more="Options of the objectives (what is masked, how pictures are changed): unmask pretrain RECIPE --help.",
     )
     sub.more_help = _pretraining_help
-    sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; optional with --from")
+    recipe = sub.add_argument("recipe", nargs="?", help="a name from `unmask recipes`; optional with --from")
+    offer(recipe, lambda: recipe_names()["pretrain"])
     data = sub.group("what goes in")
     data.add_argument(
         "--corpus",
@@ -119,7 +120,7 @@ def _pretraining_help(sub: Parser, given_words: list[str], given: dict[str, str]
         for option, values in registry.values().items():
             known = {value: text for value, text in values.items() if value != "false"}
             text = "; ".join(f"{value}: {line[:1].lower()}{line[1:].rstrip('.')}" for value, line in known.items())
-            add_field(choices, f"--{option}", "NAME", text, default=chosen.get(option))
+            add_field(choices, f"--{option}", "NAME", text, default=chosen.get(option), choices=list(known))
         for kind in registry.CHOOSABLE:
             other = kind()
             add_fields(sub, other, f"to learn {other.learned} ({' '.join(f'--{o} {v}' for o, v in kind.choices)})")
@@ -140,15 +141,34 @@ def _quickstart(options: argparse.Namespace, _: dict[str, str]) -> None:
     quickstart(Path(options.out), minutes=MINUTES if options.minutes is None else options.minutes)
 
 
-def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
+def recipe_names() -> dict[str, dict[str, str]]:
+    """Verb -> name of a recipe -> what it is."""
     from unmask.runs import recipes, supervised_recipes
     from unmask.runs.translation import systems
 
-    every = {
+    return {
         "pretrain": recipes.names() | words.RECIPES,
         "train": systems.names() | supervised_recipes.names(),
     }
-    shown = {verb: names for verb, names in every.items() if options.of in (None, verb)}
+
+
+def settings_for(verb: str, options: argparse.Namespace) -> Settings | None:
+    """The settings of --config, as `settings_of`. Raises UnmaskError for those of another verb, by their recipe."""
+    from unmask.runs.finetuning.run import RECIPE
+
+    file = settings_of(options)
+    recipe = None if file is None else file.facts.get("recipe")
+    known = {**recipe_names(), "finetune": {RECIPE: ""}} if recipe else {}
+    owner = next((one for one, names in known.items() if recipe in names), verb)
+    if file is not None and owner != verb:
+        raise UnmaskError(
+            f"{file.path} has the settings of unmask {owner}: give them to unmask {owner} --config {file.path}."
+        )
+    return file
+
+
+def _recipes(options: argparse.Namespace, _: dict[str, str]) -> None:
+    shown = {verb: names for verb, names in recipe_names().items() if options.of in (None, verb)}
     width = max(len(name) for names in shown.values() for name in names) + 1
     for verb, names in shown.items():
         if len(shown) > 1:
@@ -168,7 +188,7 @@ def _pretrain(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.report import run_facts
     from unmask.train import checkpoint
 
-    file = settings_of(options)
+    file = settings_for("pretrain", options)
     if file is not None and not options.recipe:
         options.recipe = file.facts.get("recipe")
     if options.resume and options.recipe and not options.start:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.help import add_field, add_fields, needed
+from unmask.cli.help import add_field, add_fields, needed, offer
 from unmask.cli.options import ENCODING, answering_options, encoding_option
 from unmask.cli.parser import (
     Parser,
@@ -24,7 +24,8 @@ from unmask.cli.parser import (
     say,
     where_to_train,
 )
-from unmask.cli.settings import print_config, settings_of
+from unmask.cli.settings import print_config
+from unmask.cli.training import recipe_names, settings_for
 from unmask.errors import UnmaskError
 
 TUNED = "tuned"  # recipe of a run with --from and no system
@@ -44,7 +45,8 @@ def add_training(verbs: Any) -> None:
         more="The defaults are those of the system: unmask train NAME --help-all shows them.",
     )
     sub.more_help = _training_help
-    sub.add_argument("system", metavar="NAME", nargs="?", help="a name from `unmask recipes --of train`")
+    system = sub.add_argument("system", metavar="NAME", nargs="?", help="a name from `unmask recipes --of train`")
+    offer(system, lambda: recipe_names()["train"])
     data = sub.group("what goes in")
     data.add_argument(
         "--train", nargs="+", metavar="FILE", help="the training data, of pairs or of labelled rows: see below"
@@ -89,7 +91,8 @@ def add_training(verbs: Any) -> None:
     add_field(train, "--batch-size", "N", "labelled rows of a step", default="of the system")
     add_field(train, "--seed", "N", "seed of weights and order", default=0)
     where_to_train(train)
-    add_field(train, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
+    metric = add_field(train, "--metric", "NAME", "bleu (default), rouge, dialogue, parsing, code, questions or exact")
+    offer(metric, metrics)
     run_output(sub, "folder of the run (default: runs/SYSTEM; required with --from)")
     field_options(sub, config=True)
 
@@ -106,6 +109,13 @@ def _training_help(sub: Parser, words: list[str], _: dict[str, str], every: bool
         add_fields(sub, supervised_recipes.find(str(named)))
     else:
         add_fields(sub, systems.find(named) if named else Translation())
+
+
+def metrics() -> Iterable[str]:
+    """The values of --metric."""
+    from unmask.runs.translation.scoring import SCORINGS
+
+    return SCORINGS
 
 
 def add_answering(verbs: Any) -> None:
@@ -166,7 +176,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.train.display import Terminal
     from unmask.train.optim import check_rate
 
-    file = settings_of(options)
+    file = settings_for("train", options)
     if file is not None and not options.system:
         options.system = file.facts.get("recipe") if file.facts.get("recipe") != TUNED else None
     if options.system and options.system not in supervised_recipes.names():

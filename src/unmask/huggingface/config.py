@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from torch import Tensor
 
 from unmask.config import Config, regular, typed
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import UnmaskError, nearest, unknown
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import (
     albert,
@@ -162,7 +162,7 @@ def require_model(folder: Path) -> None:
     if (folder / "config.json").is_file():
         return
     if not folder.is_dir():
-        raise UnmaskError(f"There is no model folder {folder}.")
+        raise UnmaskError(f"There is no model folder {folder}{_instead_of(folder)}")
     if (folder / "vectors.safetensors").is_file():
         raise UnmaskError(f"{folder} holds word vectors, not a model: query them with `unmask words`.")
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
@@ -170,6 +170,16 @@ def require_model(folder: Path) -> None:
     inside = [path.parent for path in sorted(folder.glob("*/config.json"))]
     hint = f" {inside[0]} has one." if inside else ""
     raise UnmaskError(f"{folder} is not a model folder: it has no config.json.{hint}")
+
+
+def _instead_of(folder: Path) -> str:
+    """The end of the sentence on a missing model folder: the model folders beside it, or how one is made."""
+    beside = [path.parent for path in sorted(folder.parent.glob("*/config.json"))]
+    if not beside:
+        return ": unmask pretrain, finetune and train write one into --out."
+    if meant := nearest(str(folder), map(str, beside)):
+        return f"; did you mean {meant}?"
+    return f"; beside it there {'is' if len(beside) == 1 else 'are'} {', '.join(map(str, beside[:5]))}."
 
 
 def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:

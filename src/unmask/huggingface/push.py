@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.config import bounded, regular
-from unmask.errors import UnmaskError, needs, plural
+from unmask.errors import UnmaskError, nearest, needs, plural
 from unmask.files import verify_manifest
 from unmask.huggingface.card import CARD, is_unedited, renamed, with_metadata
 from unmask.huggingface.config import require_model
@@ -46,6 +46,21 @@ OF_TRAINING = {
     ),
 }
 """Files and folders of a run -> what they are. They are not uploaded."""
+
+LICENSES = frozenset(
+    """
+    afl-3.0 agpl-3.0 apache-2.0 apple-amlr apple-ascl artistic-2.0 bigcode-openrail-m bigscience-bloom-rail-1.0
+    bigscience-openrail-m bsd bsd-2-clause bsd-3-clause bsd-3-clause-clear bsl-1.0 c-uda cc cc-by-2.0 cc-by-2.5
+    cc-by-3.0 cc-by-4.0 cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0
+    cc-by-nc-sa-3.0 cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc0-1.0 cdla-permissive-1.0
+    cdla-permissive-2.0 cdla-sharing-1.0 creativeml-openrail-m deepfloyd-if-license ecl-2.0 epl-1.0 epl-2.0 etalab-2.0
+    eupl-1.1 eupl-1.2 fair-noncommercial-research-license gemma gfdl gpl gpl-2.0 gpl-3.0 grok2-community h-research
+    intel-research isc lgpl lgpl-2.1 lgpl-3.0 lgpl-lr llama2 llama3 llama3.1 llama3.2 llama3.3 llama4 lppl-1.3c mit
+    mpl-2.0 ms-pl ncsa odbl odc-by ofl-1.1 openmdw-1.0 openrail openrail++ osl-3.0 other pddl postgresql unknown
+    unlicense wtfpl zlib
+    """.split()  # noqa: SIM905 (as in unmask.huggingface.config)
+)
+"""Names of licenses that the hub accepts in a card: https://huggingface.co/docs/hub/repositories-licenses."""
 
 UNITS = ("B", "kB", "MB", "GB")
 
@@ -93,8 +108,9 @@ def upload_of(folder: Path, name: str, metadata: Mapping[str, Any]) -> Upload:
     metadata  further fields of the metadata of the card: license, language
 
     Raises UnmaskError for a folder without a model, a damaged one, a card that cannot be read, and one without metadata
-    that gets some.
+    that gets some, and for a license that the hub does not know.
     """
+    check_license(metadata.get("license"))
     if not (folder / VECTORS).is_file():
         require_model(folder)
     verify_manifest(folder)
@@ -115,6 +131,18 @@ def upload_of(folder: Path, name: str, metadata: Mapping[str, Any]) -> Upload:
     elif metadata:
         files[CARD] = with_metadata("---\n---\n", metadata).encode()
     return Upload(folder, files, left_out)
+
+
+def check_license(name: str | None) -> None:
+    """Raises UnmaskError for a license that the hub does not know, with the nearest one that it knows."""
+    if name is None or name in LICENSES:
+        return
+    meant = nearest(name.lower().replace(" ", "-"), LICENSES)
+    hint = f"; did you mean '{meant}'?" if meant else "."
+    raise UnmaskError(
+        f"The hub knows no license '{name}'{hint} For one that it does not list, give --license other, and put its "
+        "text into LICENSE in the folder."
+    )
 
 
 def push(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from unmask.config import typed
-from unmask.errors import UnmaskError, kind_of, unknown
+from unmask.errors import UnmaskError, in_part, kind_of, unknown
 from unmask.models.model import ModelConfig
 from unmask.objectives.autoencoder import AutoencoderConfig
 from unmask.objectives.bidirectional import BidirectionalLMConfig
@@ -280,7 +280,8 @@ def read(values: Any, known: ObjectiveConfig) -> ObjectiveConfig:
     plain = {name: value for name, value in values.items() if name != "kind"}
     for name, value in plain.items():
         if isinstance(value, Mapping):
-            plain[name] = read(value, known)
+            with in_part(name):
+                plain[name] = read(value, known)
     return made.replace(**plain)
 
 

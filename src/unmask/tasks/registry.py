@@ -140,7 +140,7 @@ def in_form(given: Config, wanted: type[C], task: str) -> C:
     not have and whose value is not its default."""
     if type(given) is wanted:
         return given
-    return wanted(**own_values(vars(given), wanted, task, type(given)()))
+    return wanted().replace(**own_values(vars(given), wanted, task, type(given)()))
 
 
 def own_values(
@@ -149,13 +149,13 @@ def own_values(
     """Those of some values, by the names of their fields, that a class of a task has. Other values are dropped if they
     are defaults, in `usual` or else in a task that has them, because runs of version 0.1 kept the fields of all tasks.
 
-    Raises UnmaskError for any other value.
+    Raises UnmaskError for any other value of another task; names that no task has are kept, and refused by the class.
     """
     known = {f.name for f in fields(wanted)}
-    for name, value in values.items():
-        if name not in known and not is_usual(name, value, usual):
-            raise meaningless(name, task) if taking(name) else unknown(f"field of {wanted.__name__}", name, known)
-    return {name: value for name, value in values.items() if name in known}
+    kept = {name: value for name, value in values.items() if name in known or not is_usual(name, value, usual)}
+    if other := next((name for name in kept if name not in known and taking(name)), None):
+        raise meaningless(other, task)
+    return kept
 
 
 def is_usual(name: str, value: Any, usual: Config | None = None) -> bool:

@@ -14,6 +14,11 @@ from unmask.train.events import Evaluated, Event, Listener, Measured, Noted, Pla
 
 SECONDS_BETWEEN_LINES = 5.0  # between lines of training metrics; evaluations and notes are always printed
 
+ENDED = (
+    "This run has ended: it has done all of its {}. To train further, resume it with a larger --steps, or with further "
+    "--minutes, other than those it had."
+)
+
 
 class Display(Protocol):
     """The methods of a display of a run."""
@@ -79,6 +84,8 @@ class Shown:
             case Noted(text):
                 self.display.note(text)
             case Planned(step, total):
+                if 0 < total <= step:
+                    self.display.note(ENDED.format(plural(total, "step")))
                 self.display.start(step, total)
             case Measured() | Evaluated():
                 self.display.show(event.row)
@@ -261,6 +268,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
     kinds = ", ".join(f"{name} {size(n)}" for name, n in memory.items() if name != "total")
     ranks = f" on {plan['ranks']} processes" if plan["ranks"] > 1 else ""
     amount = f" ({plan['amount']})" if plan.get("amount") else ""
+    seeds = f", for each of {plan['seeds']} seeds" if plan.get("seeds", 1) > 1 else ""
     in_all = count(plan["tokens_per_step"] * plan["steps"])
     frozen = plan["parameters"] - plan["trainable"]
     lines = {
@@ -270,7 +278,7 @@ def render_plan(plan: Mapping[str, Any]) -> str:
         "tokens": f"{plan['tokens_per_step']:,} a step{amount}, {in_all} in all",
         "memory": f"about {size(memory['total'])} ({kinds})",
         "disk": f"up to {size(plan['disk_bytes'])} for checkpoints",
-        "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all",
+        "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all{seeds}",
         **({"precision": plan["note"]} if plan.get("note") else {}),
     }
     return "\n".join(f"{name:11} {text}" for name, text in lines.items())

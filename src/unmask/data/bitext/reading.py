@@ -19,7 +19,8 @@ from unmask.data.bitext.columns import NESTED, are_header, known
 from unmask.data.bitext.forms import FORMS, TURNS, form_of
 from unmask.data.bitext.pairs import Bitext, Report
 from unmask.data.files.lines import lines
-from unmask.data.files.tables import Rows, guess_format, hub_rows, rows
+from unmask.data.files.tables import Rows, column_of, guess_format, hub_rows, rows
+from unmask.data.labelled.columns import LABELS, TEXTS
 from unmask.data.text.vocabulary import clean
 from unmask.errors import UnmaskError, kind_of, plural, unknown
 
@@ -142,12 +143,25 @@ def _has_header(path: Path, format: str, columns: tuple[str, str] | None, encodi
 
     Raises UnmaskError if there are three or more columns and none is known: one may be a row number.
     """
-    if columns is not None:
-        return not all(name.isdigit() for name in columns)
+    if columns is not None and all(name.isdigit() for name in columns):
+        return False
     first = next(rows(path, format, header=False, encoding=encoding), None)
     if first is None:
         raise UnmaskError(f"{path} has no rows.")
     names = [str(value).strip() for value in first[1].values()]
+    if columns is not None:
+        if not {*columns, *(f"{NESTED}{column}" for column in columns)} & set(names):
+            raise UnmaskError(
+                f"{path} has no columns {' and '.join(columns)}: its first line is {_listed(names)}. If that is a pair "
+                "already, the file has no header: give numbers, as in --columns 1,2."
+            )
+        return True
+    label, text = column_of(names, LABELS), column_of(names, TEXTS)
+    if label and text and known(names) is None:
+        raise UnmaskError(
+            f"{path} has labelled rows, not pairs of texts: its columns are {_listed(names)}. Use unmask finetune, or "
+            "name two columns with --columns."
+        )
     if len(names) > 2 and known(names) is None:
         raise UnmaskError(
             f"{_unknown(str(path), names)}; if the first line is a pair already, give numbers, as in --columns 1,2."
@@ -156,8 +170,14 @@ def _has_header(path: Path, format: str, columns: tuple[str, str] | None, encodi
 
 
 def _unknown(name: str, names: Sequence[str]) -> str:
-    shown = ", ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in names[:30])
-    return f"{name} has no columns with usual names of sources and targets; give two with --columns, from: {shown}"
+    return (
+        f"{name} has no columns with usual names of sources and targets; give two with --columns, from: "
+        f"{_listed(names)}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(one if len(one) <= 40 else f"{one[:40]}…" for one in names[:30])
 
 
 def _with_blanks(table: Rows, ragged: Sequence[int]) -> Rows:

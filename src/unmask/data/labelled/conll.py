@@ -18,6 +18,7 @@ from unmask.errors import UnmaskError, plural
 Block = list[tuple[int, list[str]]]
 """The lines of a sentence: number and columns of each."""
 
+SHOWN = 60  # most characters of a line in an error
 _UNIVERSAL = 10  # columns of CoNLL-U, separated by tabs
 _NUMBER, _NO_WORD = re.compile(r"\d+"), re.compile(r"\d+-\d+|\d+\.\d+")
 _COMMENT = re.compile(r"#+ ")
@@ -64,7 +65,8 @@ def read_conll(
     width = len(found[0][0][1])
     if width < 2 and labelled:
         raise UnmaskError(
-            f"{path}:{found[0][0][0]} has only one column; write a word and its tag, separated by a tab or blanks."
+            f"{path}:{found[0][0][0]} has only one column: {_shown(found[0][0][1])}; write a word and its tag, "
+            "separated by a tab or blanks."
         )
     universal = is_universal(path, found)
     at = numbers[0] if numbers[0] is not None else 1 if universal else 0
@@ -102,15 +104,21 @@ def check_columns(path: Path, block: Block, width: int, needed: Iterable[int]) -
     for number, fields in block:
         if len(fields) != width:
             raise UnmaskError(
-                f"{path}:{number} has {plural(len(fields), 'column')}, but the lines before it have {width}; give "
+                f"{path}:{number} has {plural(len(fields), 'column')}, but the lines before it have {width}: "
+                f"{_shown(fields)}; give "
                 "every word the same columns, separated everywhere by one tab or everywhere by blanks, and put an "
                 "empty line between sentences."
             )
         if highest >= width:
             raise UnmaskError(
-                f"{path}:{number} has {plural(width, 'column')}; there is no column {highest + 1}. Columns are counted "
-                "from 1."
+                f"{path}:{number} has {plural(width, 'column')}; there is no column {highest + 1}: {_shown(fields)}. "
+                "Columns are counted from 1."
             )
+
+
+def _shown(fields: list[str]) -> str:
+    line = " | ".join(fields)
+    return f"'{line if len(line) <= SHOWN else line[:SHOWN] + '…'}'"
 
 
 def is_universal(path: Path, found: list[Block]) -> bool:

@@ -112,7 +112,8 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     if config.rows.train is None:
         raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     if config.model is not None and huggingface.holds_encoder_decoder(config.model):  # `text_to_text` prepares these
-        raise UnmaskError(f"--search, --curve and --advise are for encoders: fine-tune {config.model} without them.")
+        options = "--search, --curve, --advise and --dry-run"
+        raise UnmaskError(f"{options} are for encoders: fine-tune {config.model} without them.")
     sizes = config.page or huggingface.config_of(Path(start))  # before the rows, whose reading may take long
     config.kind.check_model(sizes, start)
     sets = read_sets(config.task, config.rows, say, np.random.default_rng(config.seed))
@@ -262,7 +263,7 @@ def cost(prepared: PreparedEncoder) -> dict[str, Any]:
             "transfer": config.transfer,
         }
         run = stack.enter_context(running(model, task, encoded["train"], encoded["dev"], config.fit, **settings))
-        return run.plan()
+        return {**run.plan(), "seeds": config.seeds}
 
 
 def _settled(config: FineTuning, rows: int, say: Notes) -> FineTuning:

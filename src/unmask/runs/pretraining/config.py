@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from unmask import huggingface
 from unmask.config import Config
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, in_part
 from unmask.models.bert import Bert
 from unmask.models.model import ModelConfig
 from unmask.objectives import ObjectiveConfig, TeacherConfig, registry
@@ -118,7 +118,8 @@ class Pretraining(Config):
         if "objectives" in values:
             config = with_values(config, objective=registry.of_version_0_1(values.pop("objectives")))
         if "objective" in values:
-            config = with_values(config, objective=registry.read(values.pop("objective"), self.objective))
+            with in_part("objective"):
+                config = with_values(config, objective=registry.read(values.pop("objective"), self.objective))
         return config.replace(**values)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +19,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, nearest
 from unmask.serve import views
 from unmask.serve.http import forms, openapi, prometheus, verbs
 from unmask.serve.http.aside import in_time, while_there
@@ -58,7 +59,9 @@ def build(pool: Pool, settings: Settings | None = None, access: Access | None = 
         middleware.insert(0, cors)
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, UnmaskError, Refusal), _refuse)
     app = Starlette(routes=routes, middleware=middleware, exception_handlers=handlers)
-    app.router.default = Page(directory=PAGE, html=True)  # a mount would hide the status 405
+    page = Page(directory=PAGE, html=True)
+    page.paths = {route.path for route in routes if isinstance(route, Route)}
+    app.router.default = page  # a mount would hide the status 405
     app.state.service = service
     return app
 
@@ -74,7 +77,20 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 
 class Page(StaticFiles):
-    """The files of the page, without Python files in the same folder."""
+    """The files of the page, without Python files in the same folder; every other path is refused with the nearest
+    one of `paths`."""
+
+    paths: Collection[str] = ()
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        try:
+            return await super().get_response(path, scope)
+        except HTTPException as error:
+            found = error.status_code == 405 and self.lookup_path(path)[1] is not None
+            meant = nearest(scope["path"], self.paths)
+            if found or meant is None:
+                raise HTTPException(error.status_code if found else 404) from None
+            raise Refusal(404, f"There is no path {scope['path']}; the nearest one is {meant}.") from None
 
     def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
         return super().lookup_path(path) if Path(path).suffix in SHOWN else ("", None)
