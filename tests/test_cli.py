@@ -302,6 +302,7 @@ def configs_of_verbs():
     from unmask.runs.finetuning.baselines import Baselines
     from unmask.runs.finetuning.probing import Probing
     from unmask.runs.in_context import InContext
+    from unmask.runs.speedrun import Race
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
 
@@ -316,6 +317,7 @@ def configs_of_verbs():
         "unmask export": [InContext()],
         "unmask translate": [Search()],
         "unmask generate": [sampling(), searching()],
+        "unmask speedrun": [recipes.find("bert-tiny"), Race()],
     }
 
 
