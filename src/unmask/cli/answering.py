@@ -335,13 +335,13 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
-    of_rows = many.writes_rows(options, "predict")
+    by_row = many.writes_rows(options, "predict")
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)
     say(predictor.settled)
-    if of_rows:
+    if by_row:
         many.predict(options, predictor)
         return
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):

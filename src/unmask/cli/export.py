@@ -102,7 +102,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
     from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
-    of_rows = many.writes_rows(options, "embed")
+    by_row = many.writes_rows(options, "embed")
     if options.data:
         _embed_items(options)
         return
@@ -112,7 +112,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     predictor = Predictor(model, **where)
     say(predictor.settled)
-    if of_rows:
+    if by_row:
         many.embed(options, predictor)
         return
     lines = _lines(options.file, options.encoding, options.column)
