@@ -13,7 +13,7 @@ from unmask.cli import many, translation
 from unmask.cli.data import print_losses
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, offer
-from unmask.cli.labelled import benchmarks
+from unmask.cli.labelled import benchmarks, prompted
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
 from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
@@ -98,7 +98,7 @@ def _add_evaluate(verbs: Any) -> None:
         "--shots", type=int, metavar="K", help="prompt a language model with K examples; also with --pairs and --known"
     )
     shots = add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
-    offer(shots, lambda: ("classification", "multiple-choice"))
+    offer(shots, prompted)
     rows.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
