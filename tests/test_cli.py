@@ -100,7 +100,7 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "missing"], "missing"),
         (["corpus", "build", "--data", "text.txt"], "required: --out"),
         (["corpus", "build", "--data", "text.txt", "--out", "out", "--part", "1/2"], "need the same vocabulary"),
-        (["corpus", "vocabulary", "text.txt", "--out", "out", "--part", "3/2"], "There is no part 3/2"),
+        (["corpus", "vocabulary", "text.txt", "--out", "out", "--part", "3/2"], "must be I/N with I from 1 to N"),
         (["corpus", "vocabulary", "text.txt", "--out", "out", "--vocabulary-size", "3"], "3"),
         (["corpus", "vocabulary", "--out", "out"], "give files or folders with --data"),
         (["corpus", "build", "--data", "text.txt", "--out", "memory://out"], "is an address"),
@@ -309,6 +309,7 @@ def configs_of_verbs():
     from unmask.runs.finetuning.baselines import Baselines
     from unmask.runs.finetuning.probing import Probing
     from unmask.runs.in_context import InContext
+    from unmask.runs.speedrun import Race
     from unmask.runs.translation import systems
     from unmask.serve.continuation import sampling, searching
 
@@ -323,6 +324,7 @@ def configs_of_verbs():
         "unmask export": [InContext()],
         "unmask translate": [Search()],
         "unmask generate": [sampling(), searching()],
+        "unmask speedrun": [recipes.find("bert-tiny"), Race()],
     }
 
 

@@ -316,8 +316,8 @@ def test_parts_of_two_divisions_are_not_mixed(tmp_path: Path, tokenizer: Tokeniz
 
 @pytest.mark.parametrize("wrong", ["0/4", "5/4", "1", "a/b", "-1/2", "1/0"])
 def test_a_part_is_one_of_a_number(wrong: str) -> None:
-    with pytest.raises(UnmaskError, match=r"such as 1/4|as in --part 1/4"):
-        Share.parse(wrong)
+    with pytest.raises(UnmaskError, match="must be I/N with I from 1 to N, such as 2/8"):
+        Share.read(wrong)
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

@@ -30,6 +30,7 @@ RUN_BY = {  # tests -> the pages whose blocks of Python they run; a folder stand
     "onnx/test_export_page.py": ["docs/export"],
     "rules/test_contributing.py": ["CONTRIBUTING"],
     "metrics/test_translation.py": ["docs/bleu"],
+    "serve/test_many_clusters.py": ["docs/scaling"],
     "serve/test_serve_socket.py": ["docs/serving"],
     "wiring/test_atlas.py": ["docs/atlas"],
     "wiring/test_coreference_page.py": ["docs/coreference"],

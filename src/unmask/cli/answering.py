@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli import translation
+from unmask.cli import many, translation
 from unmask.cli.data import print_losses
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, offer
-from unmask.cli.labelled import benchmarks
+from unmask.cli.labelled import benchmarks, prompted
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
 from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
@@ -98,7 +98,7 @@ def _add_evaluate(verbs: Any) -> None:
         "--shots", type=int, metavar="K", help="prompt a language model with K examples; also with --pairs and --known"
     )
     shots = add_field(rows, "--task", "NAME", "with --shots: classification or multiple-choice")
-    offer(shots, lambda: ("classification", "multiple-choice"))
+    offer(shots, prompted)
     rows.add_argument(
         "--examples", metavar="FILE", help="with --shots: labelled rows for the prompt (default: those of --data)"
     )
@@ -171,7 +171,7 @@ def _add_predict(verbs: Any) -> None:
         metavar="FILE",
         help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
         "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
-        "choices also SWAG, ARC or DREAM",
+        "choices also SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
     )
     encoding_option(data)
     record_options(data)
@@ -184,7 +184,13 @@ def _add_predict(verbs: Any) -> None:
     answers.add_argument("--no-answer", type=float, metavar="T", help=_NO_ANSWER)
     search_options(answers)
     output = sub.group("output")
-    output.add_argument("--out", metavar="FILE", help="write {id: answer} to this file, the format of SQuAD's scripts")
+    output.add_argument(
+        "--out",
+        metavar="FILE",
+        help="FILE.parquet or FILE.jsonl: write each row of --file with its prediction, in blocks after which a "
+        "stopped command continues; another name: write {id: answer}, the format of SQuAD's scripts",
+    )
+    many.part_options(output)
     output.add_argument(
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
@@ -329,16 +335,22 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
+    by_row = many.writes_rows(options, "predict")
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     how = {"no_answer": options.no_answer, "search": searching(options), "explain": options.json}
     predictor = predictor_of(options.model, top=options.top, **how, **where)
     predictor.defaults = of_record(options)
     say(predictor.settled)
+    if by_row:
+        many.predict(options, predictor)
+        return
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")
     rows = None
     if options.file and not options.texts:
         rows = predictor.rows_in(options.file, options.encoding)
+    if rows is None:
+        many.refuse_table(options.file)
     found = predictor.stream(_texts(options)) if rows is None else predictor.answers_to(rows)
     if options.out:
         count = write_predictions(found, options.out, no_answer=options.na_prob_file)

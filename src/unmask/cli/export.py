@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from unmask.cli import many
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field
 from unmask.cli.options import ENCODING, answering_options, backend_option, encoding_option
@@ -85,7 +86,14 @@ def add_verbs(verbs: Any) -> None:
         "--data", metavar="FOLDER", help="a folder of pictures or recordings; their names go into a file beside --out"
     )
     encoding_option(sub)
-    sub.add_argument("--out", required=True, metavar="FILE", help="file for the vectors: .npy, .safetensors or .jsonl")
+    sub.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="file for the vectors: .npy, .safetensors or .jsonl; FILE.parquet: each row of --file with its vector, in "
+        "blocks after which a stopped command continues",
+    )
+    many.part_options(sub)
     answering_options(sub)
     backend_option(sub)
 
@@ -94,6 +102,7 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.serve import Predictor
     from unmask.serve.vectors import encoder_of, vectors, write_vectors
 
+    by_row = many.writes_rows(options, "embed")
     if options.data:
         _embed_items(options)
         return
@@ -103,6 +112,9 @@ def _embed(options: argparse.Namespace, _: dict[str, str]) -> None:
     where = {"device": options.device, "precision": options.precision, "backend": options.backend}
     predictor = Predictor(model, **where)
     say(predictor.settled)
+    if by_row:
+        many.embed(options, predictor)
+        return
     lines = _lines(options.file, options.encoding, options.column)
     count, width = write_vectors(vectors(predictor, lines), options.out)
     print(f"{plural(count, 'vector')} of {width} numbers -> {options.out}")

@@ -161,6 +161,13 @@ def benchmarks() -> Iterable[str]:
     return BENCHMARKS
 
 
+def prompted() -> Iterable[str]:
+    """The tasks that a language model answers from a prompt."""
+    from unmask.tasks import TASKS
+
+    return [name for name, kind in TASKS.items() if kind.prompting is not None]
+
+
 def _finetuning_help(sub: Parser, _: list[str], given: dict[str, str], every: bool) -> None:
     _task_help(sub, given, ("rows_class", "options_class"))
     if every:

@@ -132,7 +132,7 @@ class _Given:
         if not options.data:
             raise UnmaskError("There is no text to read: give files or folders with --data.")
         self.how, self.statistics = reading(options), text.TextStatistics()
-        self.share = Share(1, 1) if options.part is None else Share.parse(options.part)
+        self.share = Share(1, 1) if options.part is None else Share.read(options.part)
         files = text.files(options.data)
         self.inputs = inputs_of([(str(file.path), file.size) for file in files], self.how)
         self.files = [files[i] for i in self.share.of([file.size for file in files])]

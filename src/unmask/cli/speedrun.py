@@ -48,11 +48,11 @@ def add_verbs(verbs: Any) -> None:
     train.add_argument("--seed", type=int, default=0, metavar="N", help="of the run (default: %(default)s)")
     train.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds of fine-tuning (default: %(default)s)")
     add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="of the recipe")
-    add_field(train, "--tuning.lr", "X", "learning rate of fine-tuning", default=3e-4)
+    add_field(train, "--tuning.optimizer.lr --tuning.lr", "X", "learning rate of fine-tuning", default=3e-4)
     add_field(train, "--tuning.epochs", "N", "passes over the rows of a task", default=3)
     out, _ = run_output(verb, "folder of the run (default: runs/speedrun/ and the name)", dry=False)
     out.add_argument("--record", default=RECORD, metavar="FILE", help=f"the record, JSON lines (default: {RECORD})")
-    out.add_argument("--note", default="", metavar="TEXT", help="what changed, in the line of the record")
+    out.add_argument("--note", metavar="TEXT", help="what changed, in the line of the record")
     out.add_argument("--table", action="store_true", help="print the record as a table in Markdown, and stop")
     field_options(verb, values="the recipe")
 
@@ -95,7 +95,7 @@ def _speedrun(options: argparse.Namespace, given: dict[str, str]) -> None:
     out = Path(options.out or f"runs/speedrun/{name}-{options.minutes:g}m-s{options.seed}")
     read(Path(options.record))  # a record that cannot be read is an error before the run
     run = SpeedRun(race, options.recipe, given, options.corpus, out, resume=options.resume, display=Terminal())
-    if (line := run.run(note=options.note)) is None:
+    if (line := run.run(note=options.note or "")) is None:
         print("Continue with the same command and --resume.")
         return
     speedrun.add(Path(options.record), line)

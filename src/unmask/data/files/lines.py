@@ -68,6 +68,7 @@ def lines(
     encoding: str | None = None,
     newline: str | None = None,
     longest: int | None = None,
+    escaped: bool = False,
 ) -> Iterator[tuple[int, str]]:
     """The number, from 1, and the text of each line, with its line end.
 
@@ -76,6 +77,7 @@ def lines(
     encoding  encoding of a file without a byte order mark; None: UTF-8, or UTF-16 if the first bytes look like it
     newline   None: lines end with LF, CRLF or CR, which become LF; "\n": lines end with LF, and CR is kept
     longest   largest number of characters of a line; None: LONGEST_LINE
+    escaped   return a line with bytes that are not valid in the encoding with surrogate escapes (`encodings.is_sound`)
 
     Raises NotText for a file of another kind, and UnmaskError for a damaged file, a line that is too long, and a line
     with bytes that are not valid in the encoding, which are never replaced by other characters.
@@ -94,7 +96,7 @@ def lines(
                     raise UnmaskError(
                         f"{path}:{number} is longer than {longest:,} characters; break the text into lines."
                     )
-                if not encodings.is_sound(line):
+                if not (escaped or encodings.is_sound(line)):
                     raise encodings.undecodable(f"{path}:{number}", line + text.read(SAMPLE), encoding)
                 yield number, line if facts is None else _tidied(line, facts)
         except UnicodeError:

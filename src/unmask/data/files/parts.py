@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -30,22 +30,18 @@ _FACTS = ("format", "version", "number", "count", "inputs", "options", "document
 
 @dataclass(frozen=True)
 class Share:
-    """Part `number`, from 1, of `count`. Raises UnmaskError for a number that is not one of them."""
+    """Part `number` of `count`, from 1."""
 
     number: int
     count: int
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.number <= self.count < 100_000:
-            raise UnmaskError(f"There is no part {self}: parts are numbered from 1, as in --part 1/4.")
-
     @classmethod
-    def parse(cls, text: str) -> Share:
-        """Part and number of parts as `1/4`."""
-        found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text.strip())
-        if found is None:
-            raise UnmaskError(f"A part is a number and the number of parts, such as 1/4, not '{text}'.")
-        return cls(*map(int, found.groups()))
+    def read(cls, text: str) -> Self:
+        """The part of `2/8`. Raises UnmaskError for another text."""
+        number, _, count = text.partition("/")
+        if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+            raise UnmaskError(f"--part must be I/N with I from 1 to N, such as 2/8, not '{text}'.")
+        return cls(int(number), int(count))
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -58,7 +54,7 @@ class Share:
         return range(begin, end)
 
     @property
-    def folder(self) -> str:
+    def suffix(self) -> str:
         return f"{self.number:05d}-of-{self.count:05d}"
 
 
@@ -143,7 +139,7 @@ def _finished(folder: Path, format: str, facts: Mapping[str, Any]) -> Part | Non
 def complete(out: Path, count: int) -> int:
     """How many of the parts of a result are complete."""
     shares = [Share(number, count) for number in range(1, count + 1)]
-    return sum((parts_of(out) / share.folder / MANIFEST).is_file() for share in shares)
+    return sum((parts_of(out) / share.suffix / MANIFEST).is_file() for share in shares)
 
 
 def all_parts(out: Path, format: str | None = None) -> list[Part]:
@@ -158,11 +154,11 @@ def all_parts(out: Path, format: str | None = None) -> list[Part]:
     if len(counts) > 1:
         raise UnmaskError(f"{place} has parts of {counts[0]} and of {counts[1]}: delete those that are not wanted.")
     shares = [Share(number, counts[0]) for number in range(1, counts[0] + 1)]
-    missing = [share for share in shares if not (place / share.folder / MANIFEST).is_file()]
+    missing = [share for share in shares if not (place / share.suffix / MANIFEST).is_file()]
     if missing:
         more = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
         raise UnmaskError(f"Part {missing[0]} of {out}{more} missing: run its command, with --part {missing[0]}.")
-    parts = [_open(place / share.folder) for share in shares]
+    parts = [_open(place / share.suffix) for share in shares]
     for part, share in zip(parts, shares, strict=True):
         if part.share != share or part.manifest["format"] != (format or parts[0].manifest["format"]):
             raise part.damaged(MANIFEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import re
@@ -306,6 +307,18 @@ def _parsed(path: Path, number: int, text: str) -> Any:
 
 
 def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
+    with parquet_file(path) as file:
+        names = file.schema_arrow.names
+        if column is not None and column not in names:
+            raise unknown("column", column, names, path)
+        batches = file.iter_batches(batch_size=1024, columns=None if column is None else [column])
+        yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+
+
+@contextlib.contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """Open a Parquet file as a `pyarrow.parquet.ParquetFile`. Errors of reading inside the block become UnmaskError,
+    and so does a missing `pyarrow`."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -315,11 +328,7 @@ def _parquet(path: Path, column: str | None) -> Iterator[tuple[int, Any]]:
         if path.stat().st_size == 0:
             raise NotText(path, "it is empty")
         with path.open("rb") as source, parquet.ParquetFile(source) as file:
-            names = file.schema_arrow.names
-            if column is not None and column not in names:
-                raise unknown("column", column, names, path)
-            batches = file.iter_batches(batch_size=1024, columns=None if column is None else [column])
-            yield from enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), 1)
+            yield file
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None
     except (

@@ -280,7 +280,7 @@ def build_part(
     options = {"tokenizer": "given", **_given(tokenizer), "heldout": heldout, "shard_tokens": shard_tokens}
     facts = {"inputs": inputs, "fingerprint": tokenizer.fingerprint, "options": options}
     write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, None))
-    return write_part(parts_of(absolute(out)) / share.folder, share, TOKENS, facts, write)
+    return write_part(parts_of(absolute(out)) / share.suffix, share, TOKENS, facts, write)
 
 
 def merge(out: Path | str, *, progress: Progress | None = None) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def sample_part(
         counts = {"documents": sample.documents, "duplicates": sample.duplicates, "empty": sample.empty}
         return {**counts, "bound": sample.bound, "files": {_TEXTS: describe(folder / _TEXTS)}}
 
-    return write_part(parts_of(out) / share.folder, share, SAMPLE, {"inputs": inputs, "options": options}, write)
+    return write_part(parts_of(out) / share.suffix, share, SAMPLE, {"inputs": inputs, "options": options}, write)
 
 
 def merge(out: Path) -> Tokenizer:
