@@ -784,7 +784,8 @@ def test_every_verb_that_reads_text_files_takes_their_encoding():
     found = [name for name, verb in verbs(parser()) if "--encoding" in verb._option_string_actions]
     takes = {name.removeprefix("unmask ") for name in found}
     assert takes == {
-        *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        *("corpus check", "corpus build", "corpus vocabulary", "vocabulary check", "vocabulary extend", "finetune"),
+        *("baseline", "train"),
         "probe",
         *(
             "evaluate",

@@ -251,12 +251,16 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
     """What to pre-train on the corpus: the model whose tokenizer the corpus uses, if there is one, else a recipe."""
     if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
         return f"--from {options.tokenizer}"
-    kind = _kind(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"]
+    return recipe_for(kind_of_tokens(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"])
+
+
+def recipe_for(kind: str) -> str:
+    """A recipe for a corpus of tokens of a kind."""
     recipes = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "word": "lstm-lm", "character": "lstm-lm"}
     return (recipes | {"spelled": "elmo-tiny"})[kind]
 
 
-def _kind(tokenizer: Tokenizer) -> str:
+def kind_of_tokens(tokenizer: Tokenizer) -> str:
     """The kind of tokenizer, inferred from its pieces, because no file records it."""
     from unmask.data.text import fertility
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
@@ -101,10 +102,12 @@ def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
 
 
 def _merge(options: argparse.Namespace, _: dict[str, str]) -> None:
+    from unmask.cli.data import kind_of_tokens, recipe_for
     from unmask.data.files.parts import SAMPLE, all_parts, parts_of
     from unmask.data.files.remote import absolute
     from unmask.data.text import corpus
     from unmask.data.text import vocabulary_parts as vocabularies
+    from unmask.data.text.corpus import Corpus
     from unmask.train.display import progress
 
     out = absolute(options.out)
@@ -115,7 +118,9 @@ def _merge(options: argparse.Namespace, _: dict[str, str]) -> None:
         with progress() as show:
             built = corpus.merge(out, progress=show)
         print(corpus.summary(options.out, built))
-        suggest(f"pretrain bert-mini --corpus {options.out} --out runs/mine --minutes 30")
+        if isinstance(out, Path):  # runs read folders
+            recipe = recipe_for(kind_of_tokens(Corpus(out).tokenizer))
+            suggest(f"pretrain {recipe} --corpus {options.out} --out runs/mine --minutes 30")
     print(f"The parts in {parts_of(out)} are not needed any more.")
 
 
