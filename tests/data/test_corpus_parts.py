@@ -179,8 +179,7 @@ KILLED = """
     from pathlib import Path
     from unmask.data.files import parts as files
     from unmask.data.text import building, corpus, merging
-    from unmask.data.text.corpus import Corpus
-from unmask.data.text.reading import TextDocument
+    from unmask.data.text.reading import TextDocument
     from unmask.data.text.tokenizer import Tokenizer
 
     def end(*_, **__):
