@@ -170,7 +170,7 @@ class SpeedRun:
     def _tuned(self, name: str) -> dict[str, Any]:
         task, rows = self.rows[name]
         with tempfile.TemporaryDirectory(prefix="unmask-speedrun-") as place:
-            return fine_tuned(
+            found = fine_tuned(
                 self.out,
                 task,
                 rows,
@@ -180,6 +180,8 @@ class SpeedRun:
                 seed=self.race.seed,
                 seeds=self.race.seeds,
             )
+        del found["notes"]  # they name files of this machine
+        return found
 
 
 def _config(race: Race, recipe: str, given: Mapping[str, str]) -> Pretraining:
