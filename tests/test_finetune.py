@@ -6,6 +6,7 @@ import gc
 import json
 import signal
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from unmask import huggingface
 from unmask.data.labelled import dataset
+from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
@@ -308,7 +310,28 @@ def test_dev_rows_of_a_single_class_are_said(trunk, files, tmp_path):
     display = Spy()
     settings = FineTuning().override({"model": trunk, "train": tmp_path / "train.tsv", "epochs": 1, "seeds": 1})
     finetune(settings, tmp_path / "run", display=display)
+    assert not any("all of them numbers" in note for note in display.notes)
     assert "Every dev row has the label good, so the dev scores say nothing about other labels." in display.notes
+
+
+def test_scores_for_a_classifier_are_said_with_the_tasks_for_them():
+    def said(labels, pair=None):
+        notes = []
+        rows = Dataset(Path("rows"), tuple(Row(f"text {label}", pair, label) for label in labels), {})
+        Classification.learned({"train": rows, "dev": rows}, Classification.options_class(), notes.append)
+        return " ".join(notes)
+
+    scores = [f"{n / 10}" for n in range(30)]
+    assert said(scores).endswith("The rows have 30 labels, all of them numbers: for scores use --task regression.")
+    assert said(scores, "b").endswith("for scores use --task regression, for vectors of pairs --task embedding.")
+    for labels in (scores[:20], [*scores, "good"], [str(n) for n in range(30)]):
+        assert "all of them numbers" not in said(labels)
+
+
+def test_a_run_whose_minutes_are_too_short_says_so(trunk, files, tmp_path):
+    display = Spy()
+    finetune(config(trunk, files, minutes=0.001, epochs="none", least_steps="none"), tmp_path / "run", display=display)
+    assert any("fitted into 0.001 minutes, too few" in note for note in display.notes)
 
 
 def test_regression_opens_in_transformers(trunk, tmp_path):

@@ -83,7 +83,11 @@ def test_a_missing_folder_and_a_file_are_no_model(tmp_path):
     for name in ("model", "other"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "config.json").write_text("{}")
+    assert refusal(tmp_path / "runs" / "modle").endswith("write one into --out.")  # without weights: exported
+    for name in ("model", "other"):
+        (tmp_path / "runs" / name / "model.safetensors").write_text("")
     assert refusal(tmp_path / "runs" / "modle").endswith(f"; did you mean {tmp_path / 'runs' / 'model'}?")
+    assert refusal(tmp_path / "runs" / "base").endswith("write one into --out.")
     assert "has no config.json" in refusal(tmp_path)
 
 

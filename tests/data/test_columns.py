@@ -72,11 +72,12 @@ def test_columns_of_0_and_1_are_a_label_each(tmp_path):
 def test_columns_of_0_and_1_are_proposed_together_as_they_can_be_given(tmp_path):
     path = write(tmp_path, "rows.csv", "text,red,round,maker\na,0,1,x\nb,1,1,y\n")
     with pytest.raises(
-        UnmaskError, match=r"with --label: red, round, maker \(.* one for each label: --label red,round\)\."
+        UnmaskError,
+        match=r"with --label \(label= in Python\): red, round, maker \(.* for each label: --label red,round\)\.",
     ):
         read(path)
     assert [row.labels for row in read(path, label="red,round")] == [("round",), ("red", "round")]
-    with pytest.raises(UnmaskError, match=r"with --label: foo\."):
+    with pytest.raises(UnmaskError, match=r"with --label \(label= in Python\): foo\."):
         read(write(tmp_path, "one.csv", "text,foo\na,1\n"))
 
 

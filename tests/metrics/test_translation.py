@@ -173,7 +173,9 @@ def test_multi30k_bleu_is_that_of_lower_cased_tokens_without_smoothing():
     wanted = 100 * metrics.textbook_bleu(low[0], [[words] for words in low[1]])
     assert metrics.multi30k_bleu(said, trues, tokenize="none").value == pytest.approx(wanted, **EXACT)
     assert metrics.multi30k_bleu(["Der Hund, ja."], ["der Hund, ja."]).value == pytest.approx(100)
-    assert "case:lc" in metrics.multi30k_bleu(said, trues).signature
+    found = metrics.multi30k_bleu(said, trues)
+    assert found.name == "BLEU, lower case"  # beside BLEU in a table
+    assert "case:lc" in found.signature
     assert metrics.multi30k_bleu(["A cat sat."], ["A cat ran."]).value == 0.0  # smoothed, it were more
 
 

@@ -259,6 +259,7 @@ def test_the_command_prints_what_was_lost(written, tmp_path, capsys):
     printed = capsys.readouterr()
     assert "answers that stay" in printed.out
     assert "accuracy" in printed.out
+    assert f"ONNX Runtime and optimum open {tmp_path / 'out'}, which has no weights." in printed.out
     assert printed.err == ""
 
 

@@ -107,6 +107,7 @@ def test_a_predictor_says_what_it_is(tuned):
         ({"track": "wandbb"}, "must be one of tensorboard, wandb, mlflow, trackio, not 'wandbb'; did you mean 'wandb'"),
         ({"train": [("a", "b", "c")]}, "Row 1 must be a dictionary"),
         ({"train": []}, "no rows in train"),
+        ({"train": ["a", "b"]}, "have only texts; add a column of labels; in Python, give (text, label) tuples or "),
         ({"train": 3}, "a path or rows, not a value of the type int"),
         ({"train": [{"text": object(), "label": 1}]}, "Row 1 of train has a value of the type object"),
     ],
@@ -121,7 +122,8 @@ def test_a_mistake_is_one_sentence(encoder, tmp_path, given, said):
 def test_a_run_is_only_overwritten_if_that_is_said(tuned, encoder, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for folder in (tuned[0].folder, tmp_path):
-        with pytest.raises(UnmaskError, match="holds something already"):
+        hint = ", or set overwrite=True" if (folder / "run.json").is_file() else ""
+        with pytest.raises(UnmaskError, match=rf"holds something already; .* or delete it{hint}\.$"):
             unmask.finetune(encoder, reviews(8, 1), out=folder)
     with pytest.raises(UnmaskError, match="holds no run, so it is not deleted"):
         unmask.finetune(encoder, reviews(8, 1), out=tmp_path, overwrite=True)

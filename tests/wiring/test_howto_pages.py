@@ -35,7 +35,7 @@ RUN_BY = {  # tests -> the pages whose blocks of Python they run; a folder stand
     "wiring/test_atlas.py": ["docs/atlas"],
     "wiring/test_coreference_page.py": ["docs/coreference"],
     "wiring/test_gpt_page.py": ["docs/gpt"],
-    "wiring/test_howto_pages.py": ["README", "docs/index", "docs/howto/parts", "docs/scaling"],
+    "wiring/test_howto_pages.py": ["README", "docs/index", "docs/howto/parts", "docs/howto/vectors", "docs/scaling"],
     "wiring/test_lineage_page.py": ["docs/lineage"],
     "wiring/test_modernbert_page.py": ["docs/modernbert"],
     "wiring/test_python_page.py": ["docs/python"],
@@ -53,10 +53,11 @@ NOT_RUN = {"docs/architecture": 9}
 """Page -> the number of its blocks that are no programs: the signatures of the contracts."""
 
 
-@pytest.mark.parametrize(("page", "count"), [("index", 1), ("howto/parts", 1), (README, 1)])
+@pytest.mark.parametrize(("page", "count"), [("index", 1), ("howto/parts", 1), ("howto/vectors", 1), (README, 1)])
 def test_the_code_of_the_page_runs(page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    finetune_toy.write_trunk(tmp_path / "runs" / "quickstart" / "model")
+    for name in ("quickstart/model", "sentences"):
+        finetune_toy.write_trunk(tmp_path / "runs" / name)
     pages.run_blocks(page, count)
 
 

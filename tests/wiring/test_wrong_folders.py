@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+import unmask
 from unmask import huggingface
 from unmask.cli import main
 from unmask.data.text.tokenizer import Tokenizer
+from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.models.electra import Electra
@@ -115,7 +118,7 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
     ("verb", "name", "sentence"),
     [
         ("predict", "gpt", "unmask generate"),
-        ("translate", "gpt", "of type gpt2, but an encoder–decoder is required"),
+        ("translate", "gpt", "of type gpt2, but an encoder–decoder is required."),
         ("predict", "t5", "unmask translate"),
         ("generate", "t5", "unmask translate"),
         ("generate", "task", "`unmask predict` returns labels"),
@@ -124,6 +127,13 @@ def test_what_is_no_run_is_shown_by_the_command_that_is_named(name, folders, tmp
 )
 def test_a_model_of_another_kind_is_refused(verb, name, sentence, folders, capsys):
     refused(capsys, [verb, "--model", str(folders / name), "a text"], sentence)
+
+
+def test_a_model_that_writes_nothing_is_scored_on_labelled_rows(folders, capsys):
+    sentence = "an encoder–decoder is required; to score it on labelled rows, use --data (data= in Python)."
+    refused(capsys, ["evaluate", "--model", str(folders / "gpt"), "--pairs", "pairs.tsv"], sentence)
+    with pytest.raises(UnmaskError, match=re.escape(sentence)):
+        unmask.evaluate(folders / "gpt", pairs=[("a", "b")])
 
 
 @pytest.mark.parametrize("how", ["--search", "--curve=20", "--advise"])

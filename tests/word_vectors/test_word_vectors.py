@@ -223,6 +223,9 @@ def test_damaged_folders_are_named(tmp_path, vectors):
         read(tmp_path / "none")
     with pytest.raises(UnmaskError, match="holds no word vectors"):
         read(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UnmaskError, match=r"holds a model, and no word vectors: .*Embedder\(.*\)\.similarity"):
+        read(tmp_path)
     vectors.save(tmp_path)
     (tmp_path / "words.json").write_text('{"words": ["a"], "counts": null}')
     with pytest.raises(UnmaskError, match="damaged: 1 words do not go"):

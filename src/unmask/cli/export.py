@@ -200,7 +200,12 @@ def _export(options: argparse.Namespace, overrides: dict[str, str]) -> None:
             raise UnmaskError(f"--{name} has no effect with --format {options.format}: leave it out.")
     found = write(options, overrides)
     print(render(found))
-    if use and (options.out is None or options.format != "onnx"):
+    if (found.folder / "config.json").is_file() and not any(found.folder.glob("*.safetensors")):
+        print(
+            f"ONNX Runtime and optimum open {found.folder}, which has no weights. For unmask predict --backend onnx, "
+            "export into the folder of the model: leave --out out."
+        )
+    elif use:
         suggest(use.format(model=shlex.quote(options.model), out=shlex.quote(str(found.folder))))
 
 

@@ -348,15 +348,15 @@ def evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def _writer(options: argparse.Namespace, overrides: dict[str, str], known: Any) -> Any:
     """The model that writes: with --shots a language model, and `known` pairs in its prompt."""
+    from unmask.runs.translation.evaluation import writer
     from unmask.serve.continuation import searching
     from unmask.serve.prompted import Prompted
-    from unmask.serve.translator import Translator
 
     if options.shots is not None:
         if known is None:
             raise UnmaskError("A prompt needs pairs for its examples: give them with --known.")
         return Prompted(options.model, known, options.shots, searching().override(overrides))
-    translator = Translator(options.model, device=options.device, precision=options.precision)
+    translator = writer(options.model, device=options.device, precision=options.precision)
     translator.search = translator.search.override(overrides)
     say(translator.settled)
     return translator

@@ -17,7 +17,7 @@ from unmask.huggingface.folder import (
     save,
     words_of,
 )
-from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind, holds_setting
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind, OtherKind, holds_setting
 from unmask.huggingface.resizing import fitted, resized
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "TABLES",
     "Kind",
     "Loaded",
+    "OtherKind",
     "average",
     "config_of",
     "export",

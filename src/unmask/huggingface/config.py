@@ -111,6 +111,9 @@ TABLES: dict[str, Table[Any]] = {
 READ = frozenset({".json", ".model", ".safetensors", ".spm", ".txt"})
 """Endings of the files that are read when a folder is opened."""
 
+WEIGHTS = "model*.safetensors"
+"""The files of weights; an exported folder has none."""
+
 # Fields of config.json that do not change the outputs of an encoder: bookkeeping, return values, text generation.
 IRRELEVANT = frozenset(
     """
@@ -173,13 +176,11 @@ def require_model(folder: Path) -> None:
 
 
 def _instead_of(folder: Path) -> str:
-    """The end of the sentence on a missing model folder: the model folders beside it, or how one is made."""
-    beside = [path.parent for path in sorted(folder.parent.glob("*/config.json"))]
-    if not beside:
-        return ": unmask pretrain, finetune and train write one into --out."
-    if meant := nearest(str(folder), map(str, beside)):
-        return f"; did you mean {meant}?"
-    return f"; beside it there {'is' if len(beside) == 1 else 'are'} {', '.join(map(str, beside[:5]))}."
+    """The end of the sentence on a missing model folder: a model folder with a similar name, or how one is made."""
+    beside = {path.parent.name for path in folder.parent.glob("*/config.json") if any(path.parent.glob(WEIGHTS))}
+    if meant := nearest(folder.name, sorted(beside)):
+        return f"; did you mean {folder.parent / meant}?"
+    return ": unmask pretrain, finetune and train write one into --out."
 
 
 def table_for(values: Mapping[str, Any], folder: Path) -> Table[Any]:

@@ -33,7 +33,7 @@ from unmask.huggingface.config import (
     table_of,
 )
 from unmask.huggingface.hub import model_folder
-from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind
+from unmask.huggingface.kinds import ENCODER_DECODER, SETTINGS, SINGLE_STACK, Kind, OtherKind
 from unmask.huggingface.layout import fold
 from unmask.huggingface.processors import GENERATION
 from unmask.huggingface.table import Table, as_heads
@@ -199,7 +199,7 @@ def holds_encoder_decoder(folder: Path | str) -> bool:
 def _wanted(table: Table[Any], kind: Kind[Any] | None, values: Mapping[str, Any], folder: Path) -> Table[Any]:
     """The given table. Raises UnmaskError if it describes another kind of model; None accepts every kind."""
     if kind is not None and table.kind is not kind:
-        raise UnmaskError(table.kind.instead(folder, values))
+        raise OtherKind(table.kind.instead(folder, values))
     return table
 
 
@@ -299,7 +299,7 @@ def opened(model: Path | str | Loaded[Any], kind: Kind[M]) -> Loaded[M]:
         return load(model, kind)
     if model.kind is not kind:
         facts = {"model_type": table_of(model.model.config).model_type, SETTINGS: model.settings}
-        raise UnmaskError(model.kind.instead("This", facts))
+        raise OtherKind(model.kind.instead("This", facts))
     return model
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from unmask.config import read_json
+from unmask.errors import UnmaskError
 from unmask.models.encoder_decoder import EncoderDecoder
 from unmask.models.model import Model
 
@@ -15,6 +16,10 @@ SETTINGS = "unmask_task"
 """Field of config.json that holds `Loaded.settings`."""
 
 M = TypeVar("M")
+
+
+class OtherKind(UnmaskError):
+    """A model is of another kind than the one that is required."""
 
 
 @dataclass(frozen=True, eq=False)

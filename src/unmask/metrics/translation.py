@@ -35,7 +35,7 @@ BY_CHARACTER = re.compile(r"[\uac00-\ud7af\u0e01-\u0eff\u1000-\u109f\u1780-\u17f
 class Score:
     """A score, with all that is needed to reproduce it.
 
-    name       name of the metric in sacrebleu: BLEU, chrF2, chrF2++
+    name       name of the metric in sacrebleu: BLEU, chrF2, chrF2++; of `multi30k_bleu` "BLEU, lower case"
     value      from 0 to 100
     signature  number of references, case, tokeniser, smoothing and version of sacrebleu
     details    number of sentences, of empty lines, and of lines that look tokenised; for BLEU the precisions (0 to
@@ -195,7 +195,7 @@ def multi30k_bleu(hypotheses: Sequence[str], references: References, *, tokenize
     abbreviations), so small differences from published scores are not significant.
     """
     metric = Bleu(tokenize=tokenize, lowercase=True, smoothing="none")
-    return score(Texts.of(hypotheses, references), metric)
+    return replace(score(Texts.of(hypotheses, references), metric), name="BLEU, lower case")
 
 
 def exact_match_accuracy(hypotheses: Sequence[str], references: References) -> float:

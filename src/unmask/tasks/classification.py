@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unmask.data.labelled import dataset
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.glue import Benchmark
 from unmask.data.labelled.rows import Row
@@ -22,7 +23,8 @@ from unmask.tasks.lexical import regression
 from unmask.tasks.lexical.references import PARTS, VECTORS, Vectors, regression_on_words
 from unmask.tasks.one_label import OneLabel
 from unmask.tasks.prompting import Prompting
-from unmask.tasks.reading import counts_of, labels_of, read_table
+from unmask.tasks.reading import SHOWN, counts_of, labels_of, read_table
+from unmask.tasks.registry import task_learned_by, task_with_vectors
 from unmask.tasks.rows import TextRows
 from unmask.tasks.task import Say, Score, Task
 from unmask.tasks.texts import TextOptions, TextTask
@@ -82,6 +84,7 @@ class Classification(OneLabel, TextTask):
         labels = labels_of(sets, say, held_out=held_out)
         if len(only := sets["dev"].labels) == 1:
             say(f"Every dev row has the label {only[0]}, so the dev scores say nothing about other labels.")
+        say(_of_scores(labels, sets["train"]))
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, weighing=weighing, long=options.long)
 
@@ -99,3 +102,14 @@ class Classification(OneLabel, TextTask):
         true, count = self._true(train), len(self.labels)
         answers = regression_on_words(train, vectors, lambda found: regression.classes(found, true, count))
         return lambda rows: self.metrics(answers(rows), rows)
+
+
+def _of_scores(labels: Sequence[str], train: Dataset) -> str:
+    """A sentence, with other tasks, for labels that seem to be scores; empty for any others."""
+    numbers = [dataset.number(label) for label in labels]
+    if len(labels) <= SHOWN or None in numbers or all(float(x or 0).is_integer() for x in numbers):
+        return ""
+    others = f"for scores use --task {task_learned_by('regressor')}"
+    if train[0].pair is not None:
+        others += f", for vectors of pairs --task {task_with_vectors()}"
+    return f"The rows have {len(labels)} labels, all of them numbers: {others}."

@@ -33,6 +33,11 @@ def task_learned_by(estimator: str) -> str:
     return next(name for name, task in TASKS.items() if task.estimator == estimator)
 
 
+def task_with_vectors() -> str:
+    """The name of the first task that gives vectors (`Task.gives_vectors`)."""
+    return next(name for name, task in TASKS.items() if task.gives_vectors)
+
+
 def task_named(name: str) -> type[Task]:
     """The task of this name. Raises UnmaskError, with the nearest name, for an unknown one."""
     if name not in TASKS:

@@ -118,7 +118,8 @@ def _usual_texts(path: Path, table: Table, labelled: bool) -> dict[str, str]:
         text = table.columns[0]
     if text is None:
         raise UnmaskError(
-            f"{path} has no column of texts with a usual name; give one of these with --rows.text: {_listed(table)}."
+            f"{path} has no column of texts with a usual name; give one of these with --rows.text (text= in Python): "
+            f"{_listed(table)}."
         )
     return {"text": text}
 
@@ -134,9 +135,12 @@ def _of_labels(
     if name is None:
         flags = [name for name in rest if all(_flag(values.get(name)) is not None for _, values in table.rows)]
         hint = f" (for columns of 0 and 1, one for each label: --label {','.join(flags)})" * (len(flags) > 1)
+        if not rest:
+            instead = "a column of labels; in Python, give (text, label) tuples or dictionaries with a label"
+            raise UnmaskError(f"The rows of {path} have only texts; add {instead}.")
         raise UnmaskError(
-            f"{path} has no column of labels with a usual name; give one of these with --label: "
-            f"{', '.join(rest[:30]) or 'it has only texts'}{hint}."
+            f"{path} has no column of labels with a usual name; give one of these with --label (label= in Python): "
+            f"{', '.join(rest[:30])}{hint}."
         )
     if any(_is_list(values.get(name)) for _, values in table.rows):
         return {"labels": name}, partial(_list, name)

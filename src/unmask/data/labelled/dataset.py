@@ -169,7 +169,7 @@ def scores(dataset: Iterable[Row]) -> list[float]:
     """The labels as numbers. Raises UnmaskError for the first label that is not a finite number."""
     values = []
     for row in dataset:
-        value = _number(row.label)
+        value = number(row.label)
         if value is None:
             raise UnmaskError(f"{row.place}: the score '{row.label}' is not a number; regression needs numbers.")
         values.append(value)
@@ -189,7 +189,7 @@ def check_apart(train: Dataset, dev: Dataset) -> list[Row]:
         raise UnmaskError(
             f"{dev.path} shares {len(common):,} of its {plural(len(dev), 'row')} with {train.path} (the first is "
             f"{common[0].place}), so its score would not measure generalisation; "
-            "remove them, or set --allow-overlap yes."
+            "remove them, or set --allow-overlap yes (allow_overlap=True in Python)."
         )
     return common
 
@@ -269,7 +269,7 @@ def in_turns(rows: Iterable[R]) -> list[R]:
 def ordered(labels: Iterable[str]) -> list[str]:
     """The labels sorted as numbers if all are numbers, else as text with "O" first."""
     values = list(labels)
-    numbers = {value: _number(value) for value in values}
+    numbers = {value: number(value) for value in values}
     if None not in numbers.values():
         return sorted(values, key=lambda value: (numbers[value], value))
     return sorted(values, key=lambda value: (value != "O", value))
@@ -359,9 +359,10 @@ def _are_quoted(texts: Sequence[str | None]) -> bool:
     return len(inner) > len(texts) / 2 and any('""' in text for text in inner)
 
 
-def _number(value: str) -> float | None:
+def number(value: str) -> float | None:
+    """A label as a finite number; None if it is none."""
     try:
-        number = float(value)
+        found = float(value)
     except ValueError:
         return None
-    return number if math.isfinite(number) else None
+    return found if math.isfinite(found) else None

@@ -20,6 +20,7 @@ from unmask.runs.finetuning.card import card_of
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import FOLDS, RESULTS, chosen_sentences, render_result, summary
+from unmask.runs.pretraining.evaluation import too_few
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
 from unmask.train.checkpoint import LOCK, RUN
@@ -161,6 +162,7 @@ def train_seeds(
         if best is None or found.value > best.value:
             best = found
     assert best is not None
+    say(too_few(min(row["total"] for row in rows), config.fit.minutes) or "")
     result = Result(
         task=config.task,
         labels=prepared.labels,

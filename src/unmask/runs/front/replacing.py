@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,6 +50,16 @@ def replacing(folder: Path, inputs: Iterable[object], *, overwrite: bool) -> Ite
             else:
                 shutil.rmtree(folder, ignore_errors=True)
                 aside.rename(folder)
+
+
+def refuse_taken(folder: Path, refuse: Callable[[Path], None]) -> None:
+    """Carry out a check that a folder is free; its error for a run in the folder also names overwrite=True."""
+    try:
+        refuse(folder)
+    except UnmaskError as error:
+        if not (folder / checkpoint.RUN).is_file():
+            raise
+        raise UnmaskError(f"{str(error).removesuffix('.')}, or set overwrite=True.") from None
 
 
 def _check(folder: Path, inputs: Iterable[object]) -> None:

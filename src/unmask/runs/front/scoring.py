@@ -20,8 +20,8 @@ from unmask.runs import evaluation
 from unmask.runs.front.given import PAIR, Paths, Rows, file_of, paths_in
 from unmask.runs.front.results import Scored
 from unmask.runs.translation import evaluate_pairs, render_scores
+from unmask.runs.translation.evaluation import writer
 from unmask.serve.likelihood import Scorer
-from unmask.serve.translator import Translator
 
 WINDOWS = ("window", "stride")  # fields of the perplexity of text
 
@@ -59,7 +59,7 @@ def evaluate(
     with tempfile.TemporaryDirectory(prefix="unmask-") as place:
         if pairs is not None:
             files = paths_in(pairs) or [file_of(pairs, Path(place), "pairs", PAIR)]
-            translator = Translator(folder, device=device, precision=precision)
+            translator = writer(folder, device=device, precision=precision)
             how = {name: fields.pop(name) for name in ("metric", "turns", "columns", "encoding") if name in fields}
             translator.search = translator.search.override(fields)
             known = evaluate_pairs(translator, list(map(str, files)), **how)

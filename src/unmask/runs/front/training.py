@@ -30,7 +30,7 @@ from unmask.runs.front.given import (
     main_first,
     paths_in,
 )
-from unmask.runs.front.replacing import replacing
+from unmask.runs.front.replacing import refuse_taken, replacing
 from unmask.runs.front.results import Trained
 from unmask.runs.front.settings import changes_of, of_tasks
 from unmask.runs.pretraining import Pretrain, Pretraining
@@ -96,8 +96,10 @@ def pretrain(
     if out is None and recipe is None:
         raise UnmaskError("Give a recipe, or a folder for the run: out='runs/mine'.")
     facts = run_facts(folder) if resume else {}
-    if resume or not overwrite:
-        checkpoint.refuse_taken(folder, resume=resume)
+    if resume:
+        checkpoint.refuse_taken(folder, resume=True)
+    elif not overwrite:
+        refuse_taken(folder, checkpoint.refuse_taken)
     origin_folder = None if start is None else str(model_folder(os.fspath(start)))
     name, config = recipes.choose(recipe, origin_folder, facts)
     changes = changes_of(pretrain, given, fields, [config])
@@ -164,7 +166,7 @@ def finetune(
         config = _begun(folder, changes)
     else:
         if not overwrite:
-            finetuning.refuse_taken(folder)
+            refuse_taken(folder, finetuning.refuse_taken)
         changes["model"] = model_folder(os.fspath(model))
         distributed.init(changes.get("device", "auto"))
         files = main_first(lambda: _split_files(folder, train, dev, test))
@@ -232,7 +234,7 @@ def train(
     name = system or facts.get("recipe") or systems.TUNED
     supervised = name in supervised_recipes.names()
     if not overwrite and not resume:
-        (finetuning if supervised else checkpoint).refuse_taken(folder)
+        refuse_taken(folder, (finetuning if supervised else checkpoint).refuse_taken)
     distributed.init(device or "auto")
     audience = Audience(None if quiet else usual(), listeners)
     replaced = overwrite and not resume

@@ -14,6 +14,7 @@ from unmask.data.bitext.forms import TURNS
 from unmask.data.bitext.pairs import Bitext
 from unmask.files import check_place, write_text
 from unmask.generate import Search
+from unmask.huggingface import OtherKind
 from unmask.metrics import translation as scores
 from unmask.metrics.hypotheses import refuse_tokenised
 from unmask.metrics.translation import Bucket
@@ -62,7 +63,7 @@ def evaluate_pairs(
     how = scoring(metric)
     if out is not None:
         check_place(Path(out))
-    translator = Translator(model) if isinstance(model, Path | str) else model
+    translator = writer(model) if isinstance(model, Path | str) else model
     found = read_pairs(pairs, columns, format, encoding, turns_of(translator.folder) if turns is None else turns)
     if how.tokenised and not force:
         refuse_tokenised("references", found.targets)  # before anything is translated
@@ -92,6 +93,15 @@ def evaluate_pairs(
         "exact": scores.exact_match_accuracy(texts, found.references),
         "by_length": [_bucket(bucket) for bucket in buckets if bucket.count],
     }
+
+
+def writer(folder: Path | str, **where: Any) -> Translator:
+    """A Translator, to be scored on pairs. Raises UnmaskError as it does, and names the rows for an encoder."""
+    try:
+        return Translator(folder, **where)
+    except OtherKind as error:
+        instead = "to score it on labelled rows, use --data (data= in Python)"
+        raise OtherKind(f"{str(error).removesuffix('.')}; {instead}.") from None
 
 
 def turns_of(folder: Path | str) -> int:

@@ -158,6 +158,9 @@ class WordVectors:
             if (folder / "checkpoint").is_dir():
                 command = f"unmask pretrain --out {folder} --resume"
                 raise UnmaskError(f"{folder} holds no word vectors yet; continue with: {command}")
+            if (folder / "config.json").is_file():
+                of_texts = f"unmask.Embedder({str(folder)!r}).similarity compares texts, if it is an encoder"
+                raise UnmaskError(f"{folder} holds a model, and no word vectors: in Python, {of_texts}.")
             raise UnmaskError(f"{folder} holds no word vectors ({TENSORS} is missing).")
         try:
             tensors = load_file(folder / TENSORS)
