@@ -91,12 +91,13 @@ def corpus(data: Path, folder: Path, words: int, vocabulary: int) -> Result:
     """
     from unmask.data.text.building import Tally, deal
     from unmask.data.text.corpus import Corpus, build
+    from unmask.data.text.parts import Seen
     from unmask.data.text.reading import TextDocument
 
     place = folder / f"corpus-{words}-{vocabulary}"
     texts = [TextDocument(text, source) for text, source in documents(data, words)]
     counts: dict[str, list[int]] = {"train": [], "heldout": []}
-    for document, split in deal(texts, HELDOUT, Tally()):
+    for document, split in deal(Seen(texts, Tally()), HELDOUT):
         counts[split].append(len(document.text.split()))
     kept = (place / "manifest.json").is_file()
     found = Corpus(place) if kept else build(texts, place, vocabulary_size=vocabulary, heldout=HELDOUT)

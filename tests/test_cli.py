@@ -100,6 +100,13 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["corpus", "build", "--data", "text.txt", "--out", "out", "--vocabulary-size", "-5"], "-5"),
         (["corpus", "build", "--data", "text.txt", "--out", "out", "--tokenizer", "missing"], "missing"),
         (["corpus", "build", "--data", "text.txt"], "required: --out"),
+        (["corpus", "build", "--data", "text.txt", "--out", "out", "--part", "1/2"], "need the same vocabulary"),
+        (["corpus", "vocabulary", "text.txt", "--out", "out", "--part", "3/2"], "must be I/N with I from 1 to N"),
+        (["corpus", "vocabulary", "text.txt", "--out", "out", "--vocabulary-size", "3"], "3"),
+        (["corpus", "vocabulary", "--out", "out"], "give files or folders with --data"),
+        (["corpus", "build", "--data", "text.txt", "--out", "memory://out"], "is an address"),
+        (["corpus", "build", "--data", "s4://text.txt", "--out", "out"], "s4://text.txt cannot be opened"),
+        (["corpus", "merge", "out"], "There are no parts in"),
         (["corpus", "check", "missing.txt"], "missing.txt"),
         (["finetune"], "--out FOLDER"),
         (["finetune", "--out", "out"], "--model"),
@@ -635,7 +642,7 @@ def test_a_corpus_says_what_it_could_not_read(folder, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert old in out
     assert f"--encoding cp1252, which is likely\n{pdf}  Passed over: 2 files.\n" in out
-    monkeypatch.setattr("unmask.cli.data.SHOWN", 1)
+    monkeypatch.setattr("unmask.cli.options.SHOWN", 1)
     main([*build, "again"])
     assert "  1 more such file" in capsys.readouterr().out
     main([*build, "whole", "--encoding", "latin-1"])
@@ -780,7 +787,8 @@ def test_every_verb_that_reads_text_files_takes_their_encoding():
     found = [name for name, verb in verbs(parser()) if "--encoding" in verb._option_string_actions]
     takes = {name.removeprefix("unmask ") for name in found}
     assert takes == {
-        *("corpus check", "corpus build", "vocabulary check", "vocabulary extend", "finetune", "baseline", "train"),
+        *("corpus check", "corpus build", "corpus vocabulary", "vocabulary check", "vocabulary extend", "finetune"),
+        *("baseline", "train"),
         "probe",
         *(
             "evaluate",

@@ -7,13 +7,23 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
-from unmask.cli import media
+from unmask.cli import media, parts
 from unmask.cli.ending import suggest
-from unmask.cli.options import PER, reading, text_options
+from unmask.cli.options import (
+    HELDOUT,
+    PER,
+    USUAL,
+    data_options,
+    print_losses,
+    reading,
+    text_options,
+    vocabulary_options,
+    vocabulary_settings,
+)
 from unmask.cli.parser import add_group, add_verb
-from unmask.errors import UnmaskError, unknown
+from unmask.errors import unknown
 from unmask.files import MANIFEST
 
 if TYPE_CHECKING:
@@ -22,15 +32,10 @@ if TYPE_CHECKING:
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.runs.pretraining.config import Pretraining
 
-USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
-"""How a vocabulary is learned by default."""
-
 READING: dict[str, Any] = {"per": "blank-line", "column": "text", "encoding": None}
 """How texts are read by default."""
 
-HELDOUT = 0.02  # share of documents that are held out by default
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
-SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 
 def add_verbs(verbs: Any) -> None:
@@ -55,33 +60,20 @@ def add_verbs(verbs: Any) -> None:
         _corpus_build,
         "Train a vocabulary and write the text as tokens, or write pictures, recordings or records of sensors decoded.",
     )
-    sub.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
-    sub.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="files, folders or hub:NAME (default: the embedded corpus)",
-    )
+    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)")
     sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
-    sub.add_argument(
-        "--vocabulary-size", type=int, metavar="N", help=f"pieces to learn (default: {USUAL['vocabulary_size']})"
-    )
-    sub.add_argument(
-        "--kind",
-        choices=["wordpiece", "bpe", "word", "character", "spelled"],
-        help=f"what a token is (default: {USUAL['kind']})",
-    )
+    vocabulary_options(sub)
     sub.add_argument(
         "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
     )
-    sub.add_argument("--cased", action="store_true", default=None, help="keep capitals")
-    sub.add_argument("--strip-accents", action="store_true", default=None, help="write é as e")
     sub.add_argument(
-        "--heldout", type=float, metavar="SHARE", help="share of documents kept for evaluation (default: 0.02)"
+        "--part",
+        metavar="I/N",
+        help="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
     )
     text_options(sub)
     media.add_options(sub)
+    parts.add_verbs(corpus)
 
     vocabulary = add_group(verbs, "vocabulary", "see how a vocabulary splits text, or extend it")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
@@ -149,6 +141,9 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
         kind.build(options)
         return
     options.heldout = HELDOUT if options.heldout is None else options.heldout
+    if options.part is not None:
+        parts.build(options)
+        return
     built = _build(options)
     run = _next_run(options, built)
     if run == "bert-mini" and built.split("train").documents < 2:
@@ -163,13 +158,7 @@ def _build(options: argparse.Namespace) -> Corpus:
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.train.display import progress
 
-    given = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
-    if options.tokenizer and given:
-        raise UnmaskError(
-            f"--{next(iter(given)).replace('_', '-')} is for a new vocabulary, but {options.tokenizer} has one "
-            "already: leave it out."
-        )
-    how = USUAL | given
+    how = vocabulary_settings(options, options.tokenizer)
     statistics = text.TextStatistics()
 
     def documents() -> Any:
@@ -181,7 +170,7 @@ def _build(options: argparse.Namespace) -> Corpus:
     with progress() as show:
         built = corpus.build(
             documents,
-            Path(options.out),
+            options.out,
             tokenizer=tokenizer,
             learn=KINDS[how.pop("kind")],
             **how,
@@ -200,12 +189,6 @@ def _build(options: argparse.Namespace) -> Corpus:
     if advice := statistics.advice():
         print(f"  {advice}")
     return built
-
-
-def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
-    """Print which files were not read exactly as they are, by default to standard output."""
-    for line in statistics.losses(SHOWN):
-        print(f"  {line}", file=file)
 
 
 def without_any(config: Pretraining, *, build: bool) -> str:
@@ -268,12 +251,16 @@ def _next_run(options: argparse.Namespace, built: Corpus) -> str:
     """What to pre-train on the corpus: the model whose tokenizer the corpus uses, if there is one, else a recipe."""
     if options.tokenizer and (Path(options.tokenizer) / "config.json").is_file():
         return f"--from {options.tokenizer}"
-    kind = _kind(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"]
+    return recipe_for(kind_of_tokens(built.tokenizer) if options.tokenizer else options.kind or USUAL["kind"])
+
+
+def recipe_for(kind: str) -> str:
+    """A recipe for a corpus of tokens of a kind."""
     recipes = {"wordpiece": "bert-mini", "bpe": "gpt2-mini", "word": "lstm-lm", "character": "lstm-lm"}
     return (recipes | {"spelled": "elmo-tiny"})[kind]
 
 
-def _kind(tokenizer: Tokenizer) -> str:
+def kind_of_tokens(tokenizer: Tokenizer) -> str:
     """The kind of tokenizer, inferred from its pieces, because no file records it."""
     from unmask.data.text import fertility
 

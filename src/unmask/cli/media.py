@@ -12,7 +12,7 @@ from unmask.errors import UnmaskError
 
 SHARED = ("label", "workers", "most_damaged")
 OPTIONS = {
-    "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against"),
+    "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against", "part"),
     "pictures": (*SHARED, *pictures.OPTIONS),
     "recordings": (*SHARED, *recordings.OPTIONS),
     "records": (*SHARED, *records.OPTIONS),

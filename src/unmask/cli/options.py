@@ -4,14 +4,64 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from unmask.cli.help import offer
 from unmask.errors import UnmaskError
 
+if TYPE_CHECKING:
+    from unmask.data.text.reading import TextStatistics
+
 BACKENDS = ("torch", "onnx", "auto")
 PER = ("blank-line", "line", "file")
 ENCODING = "encoding of files that are not UTF-8 and have no byte order mark: cp1252, euc-kr, …"
+
+
+USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": False, "strip_accents": False}
+"""How a vocabulary is learned by default."""
+
+HELDOUT = 0.02  # share of documents that are held out by default
+SHOWN = 10  # most files named in the list of those that were not read exactly as they are
+
+
+def data_options(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add the data of a corpus, with or without --data; `options.data` and `options.paths` are two lists."""
+    parser.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
+    parser.add_argument("--data", nargs="+", default=[], metavar="FILE", help=help)
+
+
+def vocabulary_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a new vocabulary, and the share of documents that it is not learned from."""
+    parser.add_argument(
+        "--vocabulary-size", type=int, metavar="N", help=f"pieces to learn (default: {USUAL['vocabulary_size']})"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=["wordpiece", "bpe", "word", "character", "spelled"],
+        help=f"what a token is (default: {USUAL['kind']})",
+    )
+    parser.add_argument("--cased", action="store_true", default=None, help="keep capitals")
+    parser.add_argument("--strip-accents", action="store_true", default=None, help="write é as e")
+    parser.add_argument(
+        "--heldout", type=float, metavar="SHARE", help="share of documents kept for evaluation (default: 0.02)"
+    )
+
+
+def vocabulary_settings(options: argparse.Namespace, tokenizer: str | None = None) -> dict[str, Any]:
+    """The given values of USUAL, and the default ones. Raises UnmaskError for a given one beside a tokenizer."""
+    given = {name: value for name in USUAL if (value := getattr(options, name)) is not None}
+    if tokenizer and given:
+        raise UnmaskError(
+            f"--{next(iter(given)).replace('_', '-')} is for a new vocabulary, but {tokenizer} has one already: leave "
+            "it out."
+        )
+    return USUAL | given
+
+
+def print_losses(statistics: TextStatistics, file: TextIO | None = None) -> None:
+    """Print which files were not read exactly as they are, by default to standard output."""
+    for line in statistics.losses(SHOWN):
+        print(f"  {line}", file=file)
 
 
 def text_options(parser: argparse.ArgumentParser) -> None:

@@ -114,7 +114,7 @@ def bare(path: Path) -> Path:
 def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file as a stream of decompressed bytes. Errors of reading inside the block become UnmaskError."""
     try:
-        with open(path, "rb") as file:
+        with path.open("rb") as file:
             raw: Any = file
             if path.suffix.lower() == ".gz":
                 raw = gzip.GzipFile(fileobj=file)

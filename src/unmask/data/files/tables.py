@@ -327,7 +327,7 @@ def parquet_file(path: Path) -> Iterator[Any]:
     try:
         if path.stat().st_size == 0:
             raise NotText(path, "it is empty")
-        with parquet.ParquetFile(path) as file:
+        with path.open("rb") as source, parquet.ParquetFile(source) as file:
             yield file
     except FileNotFoundError:
         raise UnmaskError(f"There is no file {path}.") from None

@@ -1,4 +1,4 @@
-"""Steps of building a corpus: create the folder atomically, assign documents to splits, convert text to ids."""
+"""Steps of building a corpus: digests of documents, their splits, their ids."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import hashlib
 import re
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +20,10 @@ from unmask.data.text.shards import token_type
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
+Item = TypeVar("Item")
+
 TRAIN, HELDOUT = "train", "heldout"
+Progress = Callable[[str, int, int | None], None]
 BATCH_CHARACTERS = 1 << 18  # approximate number of characters for one call of the encoder
 
 
@@ -37,50 +41,38 @@ class Tally:
     divided: int = 0
 
 
-def deal(documents: Iterable[TextDocument], heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
-    """Yield every non-empty document once, with the name of its split.
+def deal(documents: Iterable[tuple[bytes, Item]], heldout: float) -> Iterator[tuple[Item, str]]:
+    """Yield every document with the name of its split. The documents are distinct, with their digests.
 
-    A document is held out if the hash of its text is below the share `heldout`, so that a text is in the same split in
-    every corpus. If that holds out fewer than two of at least eight documents (one of at least two), the documents with
-    the smallest hashes are held out; if it holds out all, the last one is used for training. Of a single document, this
-    share of its sentences, at least one, is held out from its end. Copies that differ only in case or whitespace are
-    duplicates. Memory: about 100 bytes a document, for its hash in a set.
+    A document is held out if its digest is below the share `heldout`, so that a text is in the same split in every
+    corpus. If that holds out fewer than two of at least eight documents (one of at least two), the documents with the
+    smallest digests are held out; if it holds out all, the last one is used for training.
     """
-    seen: set[bytes] = set()
-    waiting: list[tuple[bytes, TextDocument]] = []  # the two training documents with the smallest hashes so far
-    kept: list[TextDocument] = []  # the last held-out document, until there is a training document
-    found = 0
-    for document in documents:
-        digest = _digest(document.text)
-        if digest is None:
-            tally.empty += 1
-        elif digest in seen:
-            tally.duplicates += 1
-        elif int.from_bytes(digest[:8], "big") < heldout * 2**64:
-            seen.add(digest)
+    waiting: list[tuple[bytes, Item]] = []  # the two training documents with the smallest digests so far
+    kept: list[Item] = []  # the last held-out document, until there is a training document
+    count = found = 0
+    for count, (digest, document) in enumerate(documents, 1):  # noqa: B007
+        if int.from_bytes(digest[:8], "big") < heldout * 2**64:
             found += 1
             kept.append(document)
             if waiting or len(kept) > 1:
                 yield kept.pop(0), HELDOUT
         else:
-            seen.add(digest)
             while kept:
                 yield kept.pop(), HELDOUT
             insort(waiting, (digest, document), key=itemgetter(0))
             if len(waiting) > 2:
                 yield waiting.pop()[1], TRAIN
-    if len(seen) == 1 and heldout > 0:
-        yield from _divided(waiting[0][1] if waiting else kept[0], heldout, tally)
-        return
-    wanted = 0 if heldout <= 0 else 2 if len(seen) >= 8 else 1 if len(seen) >= 2 else 0
+    wanted = 0 if heldout <= 0 else 2 if count >= 8 else 1 if count >= 2 else 0
     for i, (_, document) in enumerate(waiting):
         yield document, HELDOUT if i < wanted - found else TRAIN
     for document in kept:
         yield document, TRAIN
 
 
-def _divided(document: TextDocument, heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
-    """The only document, divided in two, or whole if it has one sentence."""
+def divided(document: TextDocument, heldout: float, tally: Tally) -> Iterator[tuple[TextDocument, str]]:
+    """The only document of a corpus, divided in two, or whole if it has one sentence: the share `heldout` of its
+    sentences, at least one, is held out from its end."""
     found = sentences(document.text)
     tally.divided = min(max(1, round(len(found) * heldout)), len(found) - 1)
     end = len(found) - tally.divided
@@ -89,19 +81,21 @@ def _divided(document: TextDocument, heldout: float, tally: Tally) -> Iterator[t
             yield TextDocument("\n\n".join(part), document.source), split
 
 
-def _digest(text: str) -> bytes | None:
-    """Hash of a text, ignoring case and whitespace; None if it has no words."""
-    words = text.casefold().split()
-    if not words:
-        return None
-    return hashlib.blake2b(" ".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def normal(text: str) -> bytes:
+    """The text without its case and its whitespace: the same for copies of a document, and empty without words."""
+    return " ".join(text.casefold().split()).encode("utf-8", "surrogatepass")
 
 
-def batches(dealt: Iterable[tuple[TextDocument, str]]) -> Iterator[list[tuple[str, str, str]]]:
-    """(text, split, source) of documents, in lists of about BATCH_CHARACTERS."""
+def digest_of(content: bytes) -> bytes:
+    """The hash of 16 bytes by which copies of a document are found, of its `normal` text."""
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def batches(documents: Iterable[tuple[bytes, TextDocument]]) -> Iterator[list[tuple[bytes, TextDocument]]]:
+    """Documents and their digests, in lists of about BATCH_CHARACTERS."""
     batch, size = [], 0
-    for document, split in dealt:
-        batch.append((document.text, split, _file_of(document.source)))
+    for digest, document in documents:
+        batch.append((digest, document))
         size += len(document.text)
         if size >= BATCH_CHARACTERS:
             yield batch
@@ -117,24 +111,23 @@ class Encoded:
     tokens     [T] ids of all sentences of all documents
     lengths    [S] number of tokens of each sentence, at least 1
     counts     [D] number of sentences of each document
-    splits     [D] split of each document
-    sources    [D] source of each document
+    digests    [D] digest of each document
+    sources    [D] source of each document, without numbers of lines
     """
 
     tokens: np.ndarray
     lengths: np.ndarray
     counts: np.ndarray
-    splits: list[str]
+    digests: list[bytes]
     sources: list[str]
 
-    def __iter__(self) -> Iterator[tuple[str, str, np.ndarray, np.ndarray]]:
-        """(split, source, tokens [T], lengths [S]) of each document with tokens."""
+    def __iter__(self) -> Iterator[tuple[bytes, str, np.ndarray, np.ndarray]]:
+        """(digest, source, tokens [T], lengths [S]) of each document; documents without tokens too."""
         sentence = token = 0
-        for split, source, count in zip(self.splits, self.sources, self.counts.tolist(), strict=True):
+        for digest, source, count in zip(self.digests, self.sources, self.counts.tolist(), strict=True):
             lengths = self.lengths[sentence : sentence + count]
             end = token + int(lengths.sum())
-            if end > token:
-                yield split, source, self.tokens[token:end], lengths
+            yield digest, source, self.tokens[token:end], lengths
             sentence, token = sentence + count, end
 
 
@@ -148,16 +141,20 @@ class Encode:
     def __reduce__(self) -> tuple[type[Encode], tuple[Path]]:
         return Encode, (self.folder,)
 
-    def __call__(self, batch: list[tuple[str, str, str]]) -> Encoded:
-        texts, splits, sources = map(list, zip(*batch, strict=True))
-        split = [sentences(text) for text in texts]
+    def __call__(self, batch: list[tuple[bytes, TextDocument]]) -> Encoded:
+        split = [sentences(document.text) for _, document in batch]
         space = self.tokenizer.separator
         ids = self.tokenizer.ids([space * (i > 0) + s for document in split for i, s in enumerate(document)])
         lengths = np.array([len(x) for x in ids], np.int64)
-        owner = np.repeat(np.arange(len(texts)), [len(document) for document in split])
+        owner = np.repeat(np.arange(len(batch)), [len(document) for document in split])
         tokens = np.concatenate(ids) if ids else np.empty(0, np.int32)
-        counts = np.bincount(owner[lengths > 0], minlength=len(texts))
-        return Encoded(tokens.astype(token_type(self.tokenizer.size)), lengths[lengths > 0], counts, splits, sources)
+        return Encoded(
+            tokens.astype(token_type(self.tokenizer.size)),
+            lengths[lengths > 0],
+            np.bincount(owner[lengths > 0], minlength=len(batch)),
+            [digest for digest, _ in batch],
+            [_file_of(document.source) for _, document in batch],
+        )
 
 
 def _file_of(source: str) -> str:
@@ -185,3 +182,9 @@ def refuse_single_pass(documents: object) -> None:
             "A corpus reads its documents twice, for the vocabulary and for the tokens: "
             "pass a list or a function that returns a new iterator, or pass a tokenizer."
         )
+
+
+def refuse_share(heldout: float) -> None:
+    """Raises UnmaskError if no corpus can hold out this share of its documents."""
+    if not 0 <= heldout < 1:
+        raise UnmaskError(f"The share of held-out documents must be at least 0 and below 1, not {heldout}.")

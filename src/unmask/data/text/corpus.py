@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
+import shutil
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal, workspace
-from unmask.data.parallel import ordered
-from unmask.data.text.building import (
-    HELDOUT,
-    TRAIN,
-    Encode,
-    Encoded,
-    Tally,
-    batches,
-    deal,
-    entropy,
-    refuse_single_pass,
-    sources_by_size,
-)
+from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal
+from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
+from unmask.data.files.remote import absolute, local, workspace
+from unmask.data.text import merging, parts
+from unmask.data.text.building import Progress, refuse_share, refuse_single_pass
+from unmask.data.text.parts import TextPart
 from unmask.data.text.reading import TextDocument
-from unmask.data.text.shards import UNIT, Shard, Writer
+from unmask.data.text.sampling import Sample
+from unmask.data.text.shards import UNIT, Shard
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
-from unmask.files import check, describe
+from unmask.files import check
 from unmask.types import Document
 
 VERSION = 1
 CHUNK = 1 << 20  # tokens that are counted at once
 Documents = Iterable[TextDocument] | Callable[[], Iterable[TextDocument]]
-Progress = Callable[[str, int, int | None], None]
 
 
 class Learn(Protocol):
@@ -104,22 +95,30 @@ class Corpus:
 
     def summary(self) -> str:
         """The size and the statistics of the corpus, in a few lines."""
-        facts = self.manifest
-        lines = [f"Corpus {self.folder}: vocabulary of {facts['vocabulary']:,} pieces, {self._bytes() / 1e6:,.1f} MB."]
-        for name, split in self._splits.items():
-            counts = {"document": split.documents, "sentence": split.sentences, "token": split.tokens}
-            lines.append(f"  {name:8} {', '.join(plural(count, noun) for noun, count in counts.items())}")
-        dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
-        lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
-        if facts.get("divided"):
-            lines.append(f"  held out of the only document: its end, {plural(facts['divided'], 'sentence')}")
-        lines.append(
-            f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
-        )
-        return "\n".join(lines)
+        return summary(self.folder, self.manifest)
 
     def _bytes(self) -> int:
-        return sum(fact["bytes"] for fact in self.manifest["files"].values())
+        return _bytes(self.manifest)
+
+
+def summary(folder: object, facts: dict[str, Any]) -> str:
+    """The size and the statistics of a corpus by its manifest, in a few lines."""
+    lines = [f"Corpus {folder}: vocabulary of {facts['vocabulary']:,} pieces, {_bytes(facts) / 1e6:,.1f} MB."]
+    for name, split in facts["splits"].items():
+        counts = [plural(split[f"{noun}s"], noun) for noun in ("document", "sentence", "token")]
+        lines.append(f"  {name:8} {', '.join(counts)}")
+    dropped = {"duplicate": facts["duplicates"], "empty document": facts["empty"]}
+    lines += [f"  {plural(count, noun)} dropped" for noun, count in dropped.items() if count]
+    if facts.get("divided"):
+        lines.append(f"  held out of the only document: its end, {plural(facts['divided'], 'sentence')}")
+    lines.append(
+        f"  {facts['unknown_rate']:.2%} of the tokens unknown, unigram entropy {facts['unigram_entropy']:.2f} nats"
+    )
+    return "\n".join(lines)
+
+
+def _bytes(facts: dict[str, Any]) -> int:
+    return sum(fact["bytes"] for fact in facts["files"].values())
 
 
 class Split:
@@ -227,88 +226,91 @@ def build(
     shard_tokens   approximate number of tokens of a file
     progress       called with (name of the stage, number done, total number or None)
 
-    Copies of documents are dropped. Memory is bounded, apart from about 100 bytes a document, to detect copies, and 8
-    bytes a sentence of the open shard. Raises UnmaskError if there is no text or `out` cannot be written.
+    Copies of documents are dropped. Memory is bounded, apart from 8 bytes a sentence of the open shard: it is the merge
+    of one part. Raises UnmaskError if there is no text or `out` cannot be written.
     """
-    out = Path(out).absolute()
-    if not 0 <= heldout < 1:
-        raise UnmaskError(f"The share of held-out documents must be at least 0 and below 1, not {heldout}.")
+    out = local(out)
+    refuse_share(heldout)
     if tokenizer is None:
         refuse_single_pass(documents)
     report = progress or _silent
-    options = {
-        "tokenizer": "learned" if tokenizer is None else "given",
-        "vocabulary_size": vocabulary_size if tokenizer is None else tokenizer.size,
-        "cased": cased if tokenizer is None else tokenizer.cased,
-        "strip_accents": strip_accents if tokenizer is None else None,
-        "heldout": heldout,
-        "shard_tokens": shard_tokens,
-    }
+    options: dict[str, Any] = {"tokenizer": "learned" if tokenizer is None else "given"}
+    options |= {"vocabulary_size": vocabulary_size, "cased": cased, "strip_accents": strip_accents}
     with workspace(out) as folder:
         total = None
         if tokenizer is None:
-            texts = _Texts(deal(_fresh(documents), heldout, Tally()), report)
+            sample = Sample()
+            texts = sample.training((document.text for document in _fresh(documents)), heldout, report)
             tokenizer = learn(texts, vocabulary_size, cased=cased, strip_accents=strip_accents)
-            total = texts.read
-        names = tokenizer.save(folder)
-        tally = Tally()
-        encoded = ordered(Encode(folder), batches(deal(_fresh(documents), heldout, tally)), _pool_size(workers))
-        facts = _write(encoded, folder, tokenizer, shard_tokens, lambda done: report("documents", done, total))
-        facts["files"] |= {name: describe(folder / name) for name in names}
-        seal(folder, TEXTS, VERSION, {**facts, **asdict(tally), "options": options})
+            total = sample.documents
+        else:
+            options |= _given(tokenizer)
+        options |= {"heldout": heldout, "shard_tokens": shard_tokens}
+        facts = {"inputs": None, "fingerprint": tokenizer.fingerprint, "options": options}
+        place = folder / "part"
+        write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, total))
+        _merge([write_part(place, Share(1, 1), TOKENS, facts, write)], folder, report)
+        shutil.rmtree(place)
     return Corpus(out)
 
 
-class _Texts:
-    """The texts from which the vocabulary is learned, for one pass; `read` counts all documents, held-out ones too."""
+def build_part(
+    documents: Documents,
+    out: Path | str,
+    share: Share,
+    inputs: str,
+    *,
+    tokenizer: Tokenizer,
+    heldout: float = 0.02,
+    workers: int = 1,
+    shard_tokens: int = 50_000_000,
+    progress: Progress | None = None,
+) -> Part:
+    """Write one part of a corpus, unless it is complete already; `merge` joins all parts.
 
-    def __init__(self, dealt: Iterator[tuple[TextDocument, str]], report: Progress) -> None:
-        self.dealt, self.report, self.read = dealt, report, 0
+    documents  of this part, read once
+    out        the folder of the corpus; its parts are in a folder beside it
+    inputs     what all parts are made of, as `inputs_of` returns it
 
-    def __iter__(self) -> Iterator[str]:
-        for document, split in self.dealt:
-            self.read += 1
-            if self.read % 1_000 == 0:
-                self.report("vocabulary", self.read, None)
-            if split == TRAIN:
-                yield document.text
-        self.report("vocabulary", self.read, self.read)
+    The other arguments are those of `build`, and the same for all parts. Raises UnmaskError if a complete part is
+    damaged, or was made from other inputs or with other options.
+    """
+    refuse_share(heldout)
+    report = progress or _silent
+    options = {"tokenizer": "given", **_given(tokenizer), "heldout": heldout, "shard_tokens": shard_tokens}
+    facts = {"inputs": inputs, "fingerprint": tokenizer.fingerprint, "options": options}
+    write = partial(_tokens, documents, tokenizer, workers, lambda done: report("documents", done, None))
+    return write_part(parts_of(absolute(out)) / share.suffix, share, TOKENS, facts, write)
 
 
-def _write(
-    encoded: Iterable[Encoded], folder: Path, tokenizer: Tokenizer, limit: int, report: Callable[[int], None]
+def merge(out: Path | str, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Join the parts of a corpus that `build_part` wrote beside `out`, and return its manifest. The corpus is the same
+    for any number of parts.
+
+    Raises UnmaskError if a part is missing or damaged, if the parts do not belong together, and if there is no text.
+    """
+    place = absolute(out)
+    found = all_parts(place, TOKENS)
+    with workspace(place) as folder:
+        _merge(found, folder, progress or _silent)
+        return read_manifest(folder, TEXTS, VERSION)
+
+
+def _tokens(
+    documents: Documents, tokenizer: Tokenizer, workers: int, report: Callable[[int], None], folder: Path
 ) -> dict[str, Any]:
-    """Write the shards, and return their entries for the manifest."""
-    writers = {name: Writer(folder, name, tokenizer.size, limit) for name in (TRAIN, HELDOUT)}
-    counts = np.zeros(tokenizer.size, np.int64)  # counts of the training tokens
-    sources: Counter[str] = Counter()
-    done = 0
-    try:
-        for batch in encoded:
-            for split, source, tokens, lengths in batch:
-                writers[split].add(tokens, lengths)
-                sources[source] += 1
-                if split == TRAIN:
-                    counts += np.bincount(tokens, minlength=tokenizer.size)
-            done += len(batch.splits)
-            report(done)
-        for writer in writers.values():
-            writer.close()
-    finally:
-        for writer in writers.values():
-            writer.abandon()
-    if not counts.any():
-        raise UnmaskError("There is no text to build a corpus from: every document is empty.")
-    return {
-        "vocabulary": tokenizer.size,
-        "fingerprint": tokenizer.fingerprint,
-        "pad": tokenizer.pad,
-        "splits": {name: writer.facts() for name, writer in writers.items()},
-        "unknown_rate": counts[tokenizer.unknown] / counts.sum(),
-        "unigram_entropy": entropy(counts),
-        "sources": sources_by_size(sources),
-        "files": {name: fact for writer in writers.values() for name, fact in writer.files.items()},
-    }
+    return parts.write(_fresh(documents), folder, tokenizer, workers if workers > 1 else 0, report)
+
+
+def _merge(found: Sequence[Part], folder: Path, report: Progress) -> None:
+    options = found[0].manifest["options"]
+    how = {name: options[name] for name in ("heldout", "shard_tokens")}
+    facts = merging.merge([TextPart(part) for part in found], folder, **how, report=partial(report, "shards"))
+    seal(folder, TEXTS, VERSION, {**facts, "options": options})
+
+
+def _given(tokenizer: Tokenizer) -> dict[str, Any]:
+    return {"vocabulary_size": tokenizer.size, "cased": tokenizer.cased, "strip_accents": None}
 
 
 def _reopen(folder: Path, name: str) -> Split:
@@ -317,10 +319,6 @@ def _reopen(folder: Path, name: str) -> Split:
 
 def _fresh(documents: Documents) -> Iterable[TextDocument]:
     return documents() if callable(documents) else documents
-
-
-def _pool_size(workers: int) -> int:
-    return workers if workers > 1 else 0
 
 
 def _silent(stage: str, done: int, total: int | None) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from unmask.data.files import encodings
 from unmask.data.files.lines import LONGEST_LINE, Blank, FileFacts, NotText, lines
-from unmask.data.files.tables import Rows, format_by_name, hub_rows, rows
+from unmask.data.files.remote import Unreachable, place
+from unmask.data.files.tables import Rows, format_by_name, hub_rows, on_hub, rows
 from unmask.data.text.sentences import sentences
 from unmask.data.text.vocabulary import clean
 from unmask.errors import Missing, UnmaskError, kind_of, plural, unknown
@@ -92,7 +93,8 @@ def documents(
 ) -> Iterator[TextDocument]:
     """The documents of files, folders and data sets of the hub, in order, read in bounded memory.
 
-    paths       files; folders, read in the order of their names, with subfolders and without hidden names;
+    paths       files; folders, read in the order of their names, with subfolders and without hidden names; both may be
+                at addresses of fsspec, such as s3://bucket/folder, which need the `scale` extra;
                 `hub:owner/name[/configuration][:split]`, which needs the `data` extra and a network
     per         documents of a plain-text file: `blank-line` (lines up to the next blank one), `line` or `file`
     column      column of JSON lines, CSV, TSV and Parquet that has the text; each row is a document
@@ -118,6 +120,45 @@ def documents(
     how = _How(per, column, encodings.checked(encoding))
     sources = [_source(path, how, noted) for path in paths]
     return chain.from_iterable(sources) if statistics is None else _where_text_is(sources, statistics)
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file or a data set of the hub, its size in bytes (0 if it is not known), and whether the user named it: other
+    files are from a named folder."""
+
+    path: str | Path
+    size: int
+    named: bool
+
+
+def files(paths: Sequence[str | Path]) -> list[InputFile]:
+    """All files from which `documents` reads some paths, in order. Raises UnmaskError for a path that does not
+    exist."""
+    found = []
+    for path in paths:
+        if on_hub(path):
+            found.append(InputFile(path, 0, True))
+            continue
+        path = _existing(path)
+        inner = list(_walk(path)) if path.is_dir() else [path]
+        found += [InputFile(file, file.stat().st_size, file is path) for file in inner]
+    return found
+
+
+def documents_of(
+    files: Sequence[InputFile], statistics: TextStatistics, *, per: Per, column: str, encoding: str | None
+) -> Iterator[TextDocument]:
+    """The documents of some of the `files`, as `documents` reads them among all others: there may be none."""
+    how = _How(per, column, encodings.checked(encoding))
+    for file in files:
+        if not file.named:
+            yield from _inside(_existing(file.path), how, statistics)
+            continue
+        try:
+            yield from _source(file.path, how, statistics)
+        except Blank as error:
+            _pass_over(error.path, error, statistics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +202,17 @@ def _reason(path: Path, error: UnmaskError) -> str:
 
 
 def _source(path: str | Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
-    if str(path).startswith("hub:"):
+    if on_hub(path):
         return _hub(str(path), how.column, statistics)
-    path = Path(path)
-    if not path.exists():
-        raise UnmaskError(f"There is no file or folder {path}.")
-    return (_folder if path.is_dir() else _file)(path, how, statistics)
+    found = _existing(path)
+    return (_folder if found.is_dir() else _file)(found, how, statistics)
+
+
+def _existing(path: str | Path) -> Any:
+    found = place(path)
+    if not found.exists():
+        raise UnmaskError(f"There is no file or folder {found}.")
+    return found
 
 
 def _hub(name: str, column: str, statistics: TextStatistics) -> Iterator[TextDocument]:
@@ -200,19 +246,25 @@ def _counted(texts: Numbered, source: str, facts: FileFacts) -> Iterator[TextDoc
 def _folder(folder: Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
     count, first = 0, ""
     for path in _walk(folder):
-        try:
-            found = _whole(partial(_file, path, how, statistics))
-        except Missing:  # the file may be valid
-            raise
-        except UnmaskError as error:
-            _pass_over(path, error, statistics)
-            first = first or f"{path} was passed over: {_reason(path, error)}"
-            continue
-        for document in found:
+        for document in _inside(path, how, statistics):
             count += 1
             yield document
+        if not first and (reason := statistics.skipped.get(str(path))):
+            first = f"{path} was passed over: {reason}"
     if not count:
         raise UnmaskError(f"There is no text in the folder {folder}{first and f' ({first})'}.")
+
+
+def _inside(path: Path, how: _How, statistics: TextStatistics) -> Iterator[TextDocument]:
+    """The documents of a file of a folder; none if it cannot be read as text."""
+    try:
+        found = _whole(partial(_file, path, how, statistics))
+    except (Missing, Unreachable):  # the file may be valid
+        raise
+    except UnmaskError as error:
+        _pass_over(path, error, statistics)
+        return
+    yield from found
 
 
 def _whole(read: Callable[[], Iterator[TextDocument]]) -> Iterator[TextDocument]:
@@ -232,7 +284,7 @@ def _whole(read: Callable[[], Iterator[TextDocument]]) -> Iterator[TextDocument]
 def _walk(folder: Path) -> Iterator[Path]:
     """Files below the folder, sorted by name within each folder; links to folders are not followed."""
     try:
-        entries = sorted(folder.iterdir())
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     except OSError as error:
         raise UnmaskError(f"The folder {folder} cannot be read: {error.strerror}.") from None
     for entry in entries:

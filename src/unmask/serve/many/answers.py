@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unmask.data.files.parts import Share
 from unmask.errors import UnmaskError
 from unmask.files import check_place
 from unmask.serve.many import store
@@ -14,29 +15,17 @@ from unmask.serve.many.asked import Asked, Found
 from unmask.serve.many.source import BLOCK, Block, Source
 
 
-@dataclass(frozen=True)
-class Part:
-    """Part `number` of `of`, from 1: successive blocks, so that the parts, one after another, are the whole."""
-
-    number: int
-    of: int
-
-    @classmethod
-    def read(cls, text: str) -> Part:
-        """The part of `2/8`. Raises UnmaskError for another text."""
-        number, _, of = text.partition("/")
-        if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-            raise UnmaskError(f"--part must be I/N with I from 1 to N, such as 2/8, not '{text}'.")
-        return cls(int(number), int(of))
+class Part(Share):
+    """Part `number` of `count`, from 1: successive blocks, so that the parts, one after another, are the whole."""
 
     def blocks(self, rows: int) -> tuple[int, int]:
         """(first block, block after the last) of a file with so many rows."""
         count = -(-rows // BLOCK)
-        return count * (self.number - 1) // self.of, count * self.number // self.of
+        return count * (self.number - 1) // self.count, count * self.number // self.count
 
     def named(self, out: Path) -> Path:
         """The file of the part: `answers-00002-of-00008.parquet`."""
-        return out.with_stem(f"{out.stem}-{self.number:05d}-of-{self.of:05d}")
+        return out.with_stem(f"{out.stem}-{self.suffix}")
 
 
 @dataclass(frozen=True)
