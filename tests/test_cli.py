@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import io
 import json
 import re
@@ -569,6 +570,8 @@ def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatc
     with pytest.raises(UnmaskError, match="Text 2 is empty"):
         texts("a", " ")
     assert texts("--file", "lines.txt") == ["first", "", "  ", "zweites ÿ"]  # the text of line n is number n
+    (folder / "lines.tsv.gz").write_bytes(gzip.compress((folder / "lines.txt").read_bytes()))
+    assert texts("--file", "lines.tsv.gz") == texts("--file", "lines.txt")
     assert texts() == ["einß", "zwei"]
     (folder / "marked.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n', encoding="utf-8-sig")  # as Windows writes it
     assert texts("--file", "marked.jsonl") == ['{"text": "a"}', '{"text": "b"}']

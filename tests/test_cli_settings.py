@@ -11,9 +11,11 @@ import pytest
 
 from unmask.cli import main
 from unmask.cli.ending import suggest
+from unmask.cli.labelled import _references
 from unmask.cli.settings import toml
 from unmask.config import flatten
 from unmask.runs import recipes
+from unmask.runs.finetuning import FineTuning
 from unmask.runs.report import weakness
 
 
@@ -203,6 +205,9 @@ def test_a_fine_tuned_folder_is_compared_with_its_baseline(accuracy, said, tmp_p
     results = {"metric": "accuracy", "baseline": {"dev": {"accuracy": 0.5}}, "seeds": seeds, "kept": 4}
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert (said in weakness(tmp_path)) if said else weakness(tmp_path) is None
+    rows = {"train": "my rows.tsv", "dev": "dev.tsv", "text": "review"}
+    command = "baseline --task classification --train 'my rows.tsv' --dev dev.tsv --text review"
+    assert _references(FineTuning().replace(rows=rows), tmp_path) == ([command] if said else [])
     (tmp_path / "results.json").write_text(json.dumps(results | {"kept": 5}))
     assert weakness(tmp_path) is None  # damaged
 

@@ -280,7 +280,8 @@ def test_bad_input(pretrained, classifier, tmp_path, tokenizer):
     predictor = Predictor(pretrained)
     for texts, message in (
         (["the [MASK]", "  "], "Text 2 is empty"),
-        (["the [MASK]", "the film"], r"Text 2 has no \[MASK\]"),
+        (["the [MASK]", "the film"], r"Text 2 has no \[MASK\]: put one where"),
+        (["the [mask]"], r"Text 1 has no \[MASK\]: did you mean \[MASK\] for \[mask\]\?"),
         (["film " * 60 + "[MASK]"], "after the 24 that"),
         ([("a", "b", "c")], "3 parts"),
         ([3], "must be a string"),
@@ -800,7 +801,11 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
     for folder, items, message in (
         (reader, [item], "has no id"),
         (reader, [{**item, "id": "a"}, {**item, "id": "a"}], "an earlier one have the id 'a'"),
-        (classifier, [{"text": "film"}], "holds answers to questions"),
+        (
+            classifier,
+            [{"text": "film"}],
+            "predictions.json can hold only answers to questions about a context: --out FILE.jsonl",
+        ),
     ):
         lines.write_text("".join(json.dumps(one) + "\n" for one in items))
         with pytest.raises(UnmaskError, match=message):

@@ -17,7 +17,7 @@ import unmask
 from unmask import huggingface
 from unmask.data.text import corpus
 from unmask.data.text.reading import TextDocument
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
 from unmask.models import T5
 from unmask.runs import probes, recipes, report
 from unmask.runs.pretraining.evaluation import plateau, too_few
@@ -356,8 +356,15 @@ def test_a_run_with_nothing_held_out_says_so_once(tmp_path, capsys):
 
 def test_a_run_whose_minutes_are_too_short_says_so(folder, tmp_path):
     run = Pretrain(config(minutes=0.001).override({"steps": None}), [folder], tmp_path / "run")
-    said = run.summary(run.run())
+    first = run.run()
+    said = run.summary(first)
     assert "fitted into 0.001 minutes, too few for a model to learn much: raise --minutes" in said
+    assert "Train longer, lower" not in said
+    again = Pretrain(config(minutes=0.0015).override({"steps": None}), [folder], tmp_path / "run", resume=True)
+    result = again.run()
+    assert f"Only {plural(result.total - first.total, 'step')} fitted into 0.0015 minutes" in again.summary(result)
+    resumed = Pretrain(config(minutes=0.0015).override({"steps": None}), [folder], tmp_path / "run", resume=True)
+    assert resumed.summary(resumed.run()).splitlines()[1:] == again.summary(result).splitlines()[1:]
     assert too_few(99, None) is None
     assert too_few(100, 1.0) is None
 

@@ -246,7 +246,7 @@ def test_evaluations_take_a_fifth_of_the_minutes_and_a_resumed_run_keeps_them(ou
 
     config = TRAINING.replace(steps=None, minutes=0.01, evaluate_every=0.1)
     _, result = train(out, config, evaluate=slow, display=notes, **stopping_at(3))
-    assert any("in place of 10" in note for note in notes.notes)
+    assert any("in place of 10 leave" in note for note in notes.notes)
     found = checkpoint.latest(out / "checkpoints")
     assert found is not None
     every = found.state["evaluate_every"]
@@ -274,6 +274,7 @@ def test_affordable_evaluations(
     found, notes = affordable(seconds, interval, minutes)
     assert found == expected
     assert bool(notes) == (expected != interval)
+    assert all((" 1 in place of 5 leaves more" in note) == (expected is None) for note in notes)
 
 
 def test_plan_writes_nothing_and_changes_nothing(tmp_path: Path) -> None:

@@ -51,10 +51,15 @@ def test_a_dev_score_says_of_how_many_evaluations_it_is_the_best(whole):
         rows = metrics.read(whole / "seeds" / str(run["seed"]) / "metrics.jsonl", "heldout")
         values = [row["accuracy"] for row in rows if row["step"]]
         assert (run["evaluations"], run["last"]) == (len(values), values[-1]) == (8, values[-1])
-        last = f"at step {run['step']} (the last: accuracy {values[-1]:.4f})"
-        said = f"The dev scores of seed {run['seed']} are of the best of 8 evaluations, {last}."
+        begins = f"The dev scores of seed {run['seed']} are of the best of 8 evaluations, at step {run['step']}"
+        is_last = rows[-1]["step"] == run["step"]
+        said = f"{begins} (the last one)." if is_last else f"{begins} (the last: accuracy {values[-1]:.4f})."
         assert said in render_result(results)
         assert said in (whole / "report.html").read_text()
+        run |= {"step": rows[-1]["step"], "precision": "bf16"}
+        assert f"evaluations, at step {run['step']} (the last one)." in render_result(results)
+        run["step"] = 1
+        assert f"at step 1 (the last: accuracy {values[-1]:.4f} in bf16)." in render_result(results)
         del run["evaluations"]
     assert "the best of" not in render_result(results)  # of a folder from before this was counted
 

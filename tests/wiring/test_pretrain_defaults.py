@@ -289,7 +289,11 @@ def test_a_run_in_the_default_folder_goes_on_with_its_own_settings(
     corpus.build([TextDocument(f"A {name} here. It is there. " * 20, name) for name in _names()], place / "mine")
     main(["pretrain", "gpt-tiny", *SMALL, "--heads", "2", "--length", "32", "--corpus", "mine"])
     main(["pretrain", "gpt-tiny", "--resume", "--steps", "2"])
-    assert "2 of 2 steps" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 of 2 steps" in said
+    assert "Train further with" not in said
+    main(["pretrain", "gpt-tiny", "--resume"])
+    assert "Train further with: unmask pretrain --out runs/gpt-tiny --resume --steps N\n" in capsys.readouterr().out
     run = json.loads((place / "runs" / "gpt-tiny" / "run.json").read_text())
     assert run["corpora"] == ["mine"]
     assert (run["config"]["rows"]["batch"], run["config"]["model"]["dim"]) == (2, 16)

@@ -11,6 +11,7 @@ import pytest
 import unmask
 from unmask import huggingface
 from unmask.cli import main
+from unmask.data.files.corpora import TEXTS, seal
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.huggingface.table import as_heads
@@ -37,6 +38,8 @@ def folders(tmp_path_factory):
     huggingface.save(root / "t5", t5.build())
     huggingface.save(root / "task", t5.build(), settings={"written": Written("sst2", ["good"]).settings()})
     (root / "empty").mkdir()
+    (root / "corpus").mkdir()
+    seal(root / "corpus", TEXTS, 1, {})
     (root / "above" / "run").mkdir(parents=True)
     (root / "above" / "run" / "metrics.jsonl").touch()
     config = json.loads((root / "pairs" / "config.json").read_text())
@@ -53,6 +56,7 @@ def folders(tmp_path_factory):
     [
         ("words", "holds word vectors, not a model: query them with `unmask words`"),
         ("empty", "is not a model folder: it has no config.json"),
+        ("corpus", "is a corpus, not a model: train a model on it with unmask pretrain RECIPE --corpus "),
         ("begun", "holds an unfinished run, and no model yet: continue it with --resume"),
         ("nowhere", "There is no model folder"),
     ],

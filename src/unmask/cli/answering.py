@@ -188,7 +188,8 @@ def _add_predict(verbs: Any) -> None:
         "--out",
         metavar="FILE",
         help="FILE.parquet or FILE.jsonl: write each row of --file with its prediction, in blocks after which a "
-        "stopped command continues; another name: write {id: answer}, the format of SQuAD's scripts",
+        "stopped command continues; another name, for questions about a context: write {id: answer}, the format of "
+        "SQuAD's scripts",
     )
     many.part_options(output)
     output.add_argument(

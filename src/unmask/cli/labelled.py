@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -267,7 +268,21 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         run = cross_validate if config.rows.in_turn else finetune
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
-            suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+            compare = _references(config, Path(options.out))
+            suggest(*compare, f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+
+
+def _references(config: FineTuning, out: Path) -> list[str]:
+    """The command that scores plain references on the rows of a run, to compare with a model that has hardly learned;
+    empty for other models."""
+    from unmask.runs.report import weakness
+
+    if weakness(out) is None:
+        return []
+    rows = config.rows
+    given = {name: getattr(rows, name) for name in ("train", "dev", "benchmark", *rows.columns())}
+    files = [f"--{name} {shlex.quote(str(value))}" for name, value in given.items() if value is not None]
+    return [" ".join(["baseline", "--task", config.task, *files])]
 
 
 def print_plan(config: FineTuning) -> None:

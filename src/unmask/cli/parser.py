@@ -277,12 +277,13 @@ def given_lines(options: argparse.Namespace, verb: str) -> Iterator[str]:
 
 
 def text_lines(file: str | None, named: str | None) -> Iterator[str]:
-    """The lines of a file, else of standard input as they arrive, for `given_lines`."""
+    """The lines of a file, compressed or not, else of standard input as they arrive, for `given_lines`."""
     from unmask.data.files import encodings
+    from unmask.data.files.lines import opened
 
     name, number = file or "standard input", 0
     encoding = encodings.checked(named) or "utf-8"
-    with Path(file).open("rb") if file else sys.stdin.buffer as source:
+    with opened(Path(file)) if file else sys.stdin.buffer as source:
         text = io.TextIOWrapper(source, encoding, encodings.errors_of(encoding), newline="\n")
         for number, line in enumerate(iter(text.readline, ""), 1):
             if not encodings.is_sound(line):
@@ -320,6 +321,8 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     print(run.summary(result))
     if result.stopped is not None:
         print(f"Continue with: {checkpoint.command(verb, options.out)}")
+    elif run.began == result.total:
+        print(f"Train further with: {checkpoint.command(verb, options.out)} --steps N")
     return result.stopped is None
 
 

@@ -9,8 +9,9 @@ from typing import Any, get_type_hints
 
 from torch import Tensor
 
-from unmask.config import Config, regular, typed
+from unmask.config import Config, read_json, regular, typed
 from unmask.errors import UnmaskError, nearest, unknown
+from unmask.files import MANIFEST
 from unmask.huggingface.table import Page, Table
 from unmask.huggingface.tables import (
     albert,
@@ -168,6 +169,9 @@ def require_model(folder: Path) -> None:
         raise UnmaskError(f"There is no model folder {folder}{_instead_of(folder)}")
     if (folder / "vectors.safetensors").is_file():
         raise UnmaskError(f"{folder} holds word vectors, not a model: query them with `unmask words`.")
+    if (folder / MANIFEST).is_file() and str(read_json(folder / MANIFEST).get("format")).startswith("unmask-"):
+        command = f"unmask pretrain RECIPE --corpus {folder}"
+        raise UnmaskError(f"{folder} is a corpus, not a model: train a model on it with {command}.")
     if (folder / "checkpoints").is_dir() or (folder / "run.json").is_file():
         raise UnmaskError(f"{folder} holds an unfinished run, and no model yet: continue it with --resume.")
     inside = [path.parent for path in sorted(folder.glob("*/config.json"))]

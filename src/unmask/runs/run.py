@@ -118,6 +118,7 @@ class Run:
     recipe: str = ""  # name of the recipe, if the config has one
     heldout: Sequence[Batch] = ()  # rows of evaluations; without any, the run is not evaluated
     notes: Sequence[str] = ()  # sentences about the data and the model, for the display
+    began: int = 0  # the step from which this process trains
 
     def __init__(
         self,
@@ -175,7 +176,8 @@ class Run:
         match event:
             case Began() if distributed.is_main():
                 self.write_settings(self.out)
-            case Planned(total=total):
+            case Planned(step=step, total=total):
+                self.began = step
                 self.planned(total)
             case Evaluated(step=step, numbers=numbers) if self.best is not None:
                 if self.best.note(step, numbers):

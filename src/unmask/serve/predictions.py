@@ -35,7 +35,10 @@ def write_predictions(
         if answer is None:
             continue
         if "spans" not in answer:
-            raise UnmaskError("A file of predictions holds answers to questions about a context; print other answers.")
+            raise UnmaskError(
+                f"{Path(out).name} can hold only answers to questions about a context: --out FILE.jsonl or "
+                "FILE.parquet holds the rows of --file, each with its answer."
+            )
         if "id" not in answer:
             raise UnmaskError(f"The question '{asked}' has no id; give it one, which identifies its answer.")
         if answer["id"] in texts:

@@ -207,7 +207,7 @@ class Predictor(Answering):
             targets = head.targets(query)
             if targets is not None:
                 return name, targets
-        raise UnmaskError(next(iter(self.pretrained.values())).refusal(place))
+        raise UnmaskError(next(iter(self.pretrained.values())).refusal(place, query.texts))
 
     def _answers(self, queries: list[Query], chosen: list[tuple[str, Targets]]) -> list[Answer]:
         """The answers to one batch of queries, which have similar lengths."""

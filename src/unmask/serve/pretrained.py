@@ -5,6 +5,7 @@ Shapes: M target places, V vocabulary.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from torch import Tensor
 from unmask.data.text.tokenizer import Encoding, Tokenizer
 from unmask.huggingface.table import PUBLISHED
 from unmask.types import Example, Head
+
+_MASK = re.compile(r"[\[<] ?mask ?[\]>]", re.IGNORECASE)  # the mask of any tokenizer, as a person may write it
 
 Answer = dict[str, Any]
 Targets = tuple[np.ndarray, np.ndarray]
@@ -80,8 +83,8 @@ class PretrainedHead(ABC):
         """The places that the head answers; None if it cannot answer this query."""
 
     @abstractmethod
-    def refusal(self, place: str) -> str:
-        """The message of the error for a row, at `place`, that no head of the model answers."""
+    def refusal(self, place: str, texts: Sequence[str]) -> str:
+        """The message of the error for a row, at `place` and of these texts, that no head of the model answers."""
 
     @abstractmethod
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
@@ -110,7 +113,9 @@ class MaskedTokens(PretrainedHead):
     def targets(self, query: Query) -> Targets | None:
         return (query.masks, np.zeros(len(query.masks), np.int64)) if len(query.masks) else None
 
-    def refusal(self, place: str) -> str:
+    def refusal(self, place: str, texts: Sequence[str]) -> str:
+        if meant := _MASK.search("\n".join(texts)):
+            return f"{place} has no {self.mask}: did you mean {self.mask} for {meant[0]}?"
         return f"{place} has no {self.mask}: put one where the model should predict a token."
 
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:
@@ -176,7 +181,7 @@ class ReplacedTokens(PretrainedHead):
         places = np.flatnonzero(joined < 0)
         return places, joined[places] + texts
 
-    def refusal(self, place: str) -> str:
+    def refusal(self, place: str, texts: Sequence[str]) -> str:
         return (
             f"{place} has a {self.mask}, and this model finds replaced tokens: give a text without it, or use the "
             "folder `generator` inside this one, which predicts masked tokens."
@@ -223,7 +228,7 @@ class SentencePairs(PretrainedHead):
             return None
         return np.zeros(1, np.int64), np.zeros(1, np.int64)  # [CLS]
 
-    def refusal(self, place: str) -> str:
+    def refusal(self, place: str, texts: Sequence[str]) -> str:
         return f"{place} must be a pair without {self.mask}: this model predicts whether one text follows the other."
 
     def answers(self, asked: Sequence[Asked], rows_M: np.ndarray, answers_MC: Tensor) -> Iterator[tuple[int, Answer]]:

@@ -118,7 +118,8 @@ def affordable(
     most = count if minutes is None else max(1, int(EVALUATIONS_SHARE * 60 * minutes / max(evaluation, 1e-9)))
     if count <= most:
         return interval, []
-    said = f"An evaluation takes {evaluation:.3g} s: {most} in place of {count} leave more of the time to training."
+    leave = "leaves" if most == 1 else "leave"
+    said = f"An evaluation takes {evaluation:.3g} s: {most} in place of {count} {leave} more of the time to training."
     return (1 / most if most > 1 else None), [said]
 
 

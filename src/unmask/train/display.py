@@ -15,8 +15,8 @@ from unmask.train.events import Evaluated, Event, Listener, Measured, Noted, Pla
 SECONDS_BETWEEN_LINES = 5.0  # between lines of training metrics; evaluations and notes are always printed
 
 ENDED = (
-    "This run has ended: it has done all of its {}. To train further, resume it with a larger --steps, or with further "
-    "--minutes, other than those it had."
+    "This run has ended: it has done all of its {}. To train further, resume it with a larger --steps, or with another "
+    "number of --minutes than it had, which is counted from now."
 )
 
 

@@ -217,15 +217,17 @@ def read(path: Path, split: str | None = None) -> list[dict[str, Any]]:
     return rows
 
 
-def chosen(evaluations: int, step: int, last: str) -> str:
-    """A note for the score of chosen weights: the number of evaluations, the step, and the last score.
+def chosen(evaluations: int, step: int, last: str | None) -> str:
+    """A note for the score of chosen weights: the number of evaluations, the step, and the last score; None: the last
+    evaluation is the best.
 
-    >>> chosen(12, 60, "0.5200"), chosen(1, 60, "0.5200")
+    >>> chosen(12, 60, "0.5200"), chosen(1, 60, None)
     ('the best of 12 evaluations, at step 60 (the last: 0.5200)', 'the only evaluation, at step 60')
     """
     if evaluations == 1:
         return f"the only evaluation, at step {step:,}"
-    return f"the best of {plural(evaluations, 'evaluation')}, at step {step:,} (the last: {last})"
+    end = "the last one" if last is None else f"the last: {last}"
+    return f"the best of {plural(evaluations, 'evaluation')}, at step {step:,} ({end})"
 
 
 def require_run(folder: Path) -> None:

@@ -92,8 +92,7 @@ class Trainer:
               parameter that it freezes in a later step must require a gradient now, so that the optimizer has it
     resume    continue from the newest intact checkpoint in `out`, bit for bit; without one, start from the beginning
 
-    The trainer writes no file before the first event. Raises UnmaskError for a config without a length or with a number
-    that is not above 0.
+    It writes no file before the first event. Raises UnmaskError for a missing length, and for a number not above 0.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Trainer:
         self.position: dict[str, Any] | None = None
         self.heldout: dict[str, float] = {}
         self.stopped: str | None = None
-        self.evaluate_every, self._saved = config.evaluate_every, -1
+        self.evaluate_every, self.timed_from, self._saved = config.evaluate_every, 0, -1
 
     def train(self, *listeners: Listener, display: Display | None = None) -> Result:
         """Run to the end. On the main process, each event also goes to metrics.jsonl and the display."""
@@ -203,6 +202,7 @@ class Trainer:
             evaluation = distributed.from_main(time.monotonic() - began)
             self.evaluate_every, notes = affordable(evaluation, self.evaluate_every, None if known else config.minutes)
             yield from map(Noted, notes)
+        self.timed_from = found.state.get("timed_from", 0) if known and found else self.step
         self.total = found.state["total"] if known and found else self._length(pace, evaluation, self.clock.spent())
         if self.evaluate is not None and found is not None and found.state.get("owed"):
             yield from self._evaluated()
@@ -251,8 +251,7 @@ class Trainer:
             assert config.steps is not None
             return config.steps
         costs = [(evaluation, self.evaluate_every), (pace.saving, config.save_every)]
-        fitting = fitting_steps(60 * config.minutes - spent, pace.step, costs)
-        steps = self.step + int(distributed.from_main(fitting))
+        steps = self.step + int(distributed.from_main(fitting_steps(60 * config.minutes - spent, pace.step, costs)))
         return steps if config.steps is None else min(steps, config.steps)
 
     def _load(self, found: checkpoint.Checkpoint) -> Events:
@@ -378,6 +377,7 @@ class Trainer:
             return
         state = {
             "total": self.total,
+            "timed_from": self.timed_from,  # the step from which the minutes count
             "evaluate_every": self.evaluate_every,  # longer than that of the config if evaluations take long
             "config": self.config.to_dict(),
             "seconds": self.clock.seconds(),

@@ -105,9 +105,18 @@ def render_result(results: Mapping[str, Any]) -> str:
 def chosen_sentences(results: Mapping[str, Any]) -> list[str]:
     """For each seed, a sentence that its dev score is the best of so many evaluations, which makes it optimistic; empty
     for older results, which do not have the number of evaluations."""
-    found = [(run, f"{results['metric']} {run['last']:.4f}") for run in results["seeds"] if "evaluations" in run]
-    of = ((run["seed"], chosen(run["evaluations"], run["step"], last)) for run, last in found)
+    found = [run for run in results["seeds"] if "evaluations" in run]
+    of = ((run["seed"], chosen(run["evaluations"], run["step"], _last(results, run))) for run in found)
     return [f"The dev scores of seed {seed} are of {choice}." for seed, choice in of]
+
+
+def _last(results: Mapping[str, Any], run: Mapping[str, Any]) -> str | None:
+    """The score of the last evaluation of a seed, with its precision unless that is fp32, as of the other scores; None
+    if that evaluation is the best."""
+    if run["step"] == run["total"]:
+        return None
+    precision = run.get("precision", "fp32")  # results of version 0.1 have none
+    return f"{results['metric']} {run['last']:.4f}" + ("" if precision == "fp32" else f" in {precision}")
 
 
 def shown(values: Mapping[str, float]) -> str:

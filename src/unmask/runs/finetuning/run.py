@@ -14,6 +14,7 @@ from unmask import huggingface
 from unmask.config import flatten, read_json
 from unmask.errors import UnmaskError
 from unmask.files import sweep, write_text
+from unmask.kernels.processor import settle
 from unmask.runs import cards
 from unmask.runs.finetuning import encoder, text_to_text
 from unmask.runs.finetuning.card import card_of
@@ -36,7 +37,8 @@ class Result:
     """The results of all seeds, as in results.json.
 
     seeds     for each seed: seed, step, total, stopped, dev metrics and, if there are test rows, test metrics; the
-              number of evaluations, of which that at `step` was best; and the metric at the last one
+              number of evaluations, of which that at `step` was best; the metric at the last one; and the precision
+              of the training, in which these were computed
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
     summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder, the best on the dev rows
@@ -149,6 +151,7 @@ def train_seeds(
     """Fine-tune once for each seed, and write the folder of the best one; for `resume` see `Prepared.train_seed`."""
     config, rows = prepared.config, list[dict[str, Any]]()
     assert config.seeds is not None
+    precision = settle(config.fit.precision, distributed.init(config.fit.device)).precision
     best: Seed | None = None
     for seed in range(config.seed, config.seed + config.seeds):
         if config.seeds > 1:
@@ -158,7 +161,7 @@ def train_seeds(
             watched = Audience(display, [tracking])
             found = prepared.train_seed(seed, _folder(out, seed), watched, say, resume=resume)
             tracking.scores = {f"{part}/{name}": x for part in prepared.baseline for name, x in found.row[part].items()}
-        rows.append(found.row)
+        rows.append({**found.row, "precision": precision})
         if best is None or found.value > best.value:
             best = found
     assert best is not None

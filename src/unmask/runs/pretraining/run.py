@@ -174,9 +174,10 @@ class Pretrain(Run):
 
     def doubts(self, result: Result) -> list[str]:
         new = self.origin is None and result.stopped is None
-        stuck = evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
-        few = evaluation.too_few(result.total, self.config.training.minutes) if new else None
-        return [line for line in (stuck, few) if line]
+        steps = result.total - self.trainer.timed_from
+        few = evaluation.too_few(steps, self.config.training.minutes) if new else None
+        said = few or evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
+        return [said] if said else []
 
     def card(self, result: Result) -> Card:
         config, found = self.config, super().card(result)

@@ -35,19 +35,23 @@ def score(rows: Sequence[Mapping[str, Any]], metric: str) -> str:
     """The kept score, the number of evaluations, and the last score. There must be an evaluation."""
     scored, best = [row for row in rows if metric in row], kept(rows, metric)
     assert best is not None
-    how = chosen(len(scored), best["step"], shown(metric, scored[-1][metric]))
+    last = None if best is scored[-1] else shown(metric, scored[-1][metric])
+    how = chosen(len(scored), best["step"], last)
     return f"{shown(metric, best[metric])}, {how}; perplexity {best['perplexity']:.2f}"
 
 
-def warnings(rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None) -> list[str]:
+def warnings(
+    rows: Sequence[Mapping[str, Any]], metric: str, minutes: float | None, floor: float | None, before: int = 0
+) -> list[str]:
     """Sentences, with advice, for a complete run whose model is of no use; empty for any other.
 
     rows     evaluations
     minutes  planned minutes of the run; None: its length was given in steps
     floor    the loss of `unigram_loss`; None: the run continued from a model
+    before   the steps before these minutes
     """
     learned = hardly_learned(rows, metric, floor, "--steps" if minutes is None else "--minutes")
-    few = too_few(rows[-1]["step"], minutes) if rows and (learned or floor is not None) else None
+    few = too_few(rows[-1]["step"] - before, minutes) if rows and (learned or floor is not None) else None
     return [sentence for sentence in (few, learned) if sentence]
 
 

@@ -179,7 +179,8 @@ class TrainTranslation(Run):
     def warnings(self) -> list[str]:
         """Sentences for a complete run whose model has hardly learned."""
         floor = None if self.config.start else self.baseline["next/nll"]
-        return ending.warnings(self.evaluations(), self.scores.metric, self.config.training.minutes, floor)
+        minutes, before = self.config.training.minutes, self.trainer.timed_from
+        return ending.warnings(self.evaluations(), self.scores.metric, minutes, floor, before)
 
     def doubts(self, result: Result) -> list[str]:
         return [] if result.stopped else self.warnings()
