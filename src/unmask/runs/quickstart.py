@@ -24,7 +24,7 @@ from unmask.train import report
 from unmask.train.display import Terminal, progress
 
 MINUTES = 6.0  # from the start of the command to the end of the report
-RECIPE = "bert-tiny"
+RECIPE = "modern-tiny"
 VOCABULARY = 4_096
 MORE = "Longer pre-training changes that: docs/benchmarks.md has runs of several lengths."
 PROMPTS: dict[str, tuple[str, ...]] = {

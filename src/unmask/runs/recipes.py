@@ -52,12 +52,12 @@ def bert_tiny() -> Pretraining:
 
 
 def quickstart() -> Pretraining:
-    """bert-tiny for a few minutes of a slow processor: masked tokens alone, in short rows, from warm token vectors.
+    """modern-tiny for a few minutes of a slow processor: masked tokens in short rows, from warm token vectors.
 
     Steps are small and rows short throughout, a quarter of the tokens is masked, and token vectors start from what
-    stands beside the tokens: that learns most in two to four minutes (docs/log.md). Hours want `bert-tiny`.
+    stands beside the tokens: that learns most in two to four minutes (docs/log.md). Hours want `modern-tiny`.
     """
-    config = bert_tiny().replace(objective=MaskedLMConfig(rate=0.25), warm_start="ppmi")
+    config = modern_tiny().replace(objective={"rate": 0.25}, warm_start="ppmi")
     return config.replace(rows={"tokens": 32, "first": None, "batch": 32, "heldout": 512})
 
 
