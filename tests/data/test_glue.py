@@ -240,7 +240,7 @@ def test_mismatched_rows_are_never_taken_for_matched_ones(tmp_path):
             r"train.tsv:2 has the label '0', .*RTE",
         ),
         ("stsb", "train", "train.tsv", tsv("sentence1|sentence2|score", "a|b|good"), r"train.tsv:2: the score 'good'"),
-        ("rte", "train", "train.tsv", tsv("sentence1|sentence2", "a|b"), "no column of labels"),
+        ("rte", "train", "train.tsv", tsv("sentence1|sentence2", "a|b"), "add a column of labels"),
         ("rte", "train", "train.tsv", "", "is empty"),
         ("rte", "train", "train.tsv", tsv("index|sentence1|sentence2|label"), "has no rows"),
         ("rte", "train", "dev.tsv", "x", "has no train rows of RTE: there is no train.tsv, with or without"),

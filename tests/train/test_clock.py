@@ -19,7 +19,10 @@ from unmask.train.trainer import Trainer
 from unmask.visualize import runs
 
 SOURCE = Path(unmask.__file__).parent
-MAY_ASK = {"visualize/runs.py"}  # how long ago a file was written: both are times of the same clock
+MAY_ASK = {
+    "visualize/runs.py",  # how long ago a file was written: both are times of the same clock
+    "runs/speedrun.py",  # the date of a line of the record, which nothing reads
+}
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_layers_are_probed_with_voices_left_out(recipe: str, recordings: Path, t
     given = ["--model", str(tmp_path / "run"), "--task", "speech-classification", "--train", str(recordings)]
     given += ["--group", "_([ab])", "--leave-out", "true", "--seeds", "2", "--layers", "--out", str(tmp_path / "probe")]
     status, said, error = run_cli(capsys, "probe", *given)
-    assert (status, error) == (0, "")
+    assert (status, error) == (0, f"The report is {tmp_path / 'probe'}/report.html.\n")
     assert "over 2 folds (a, b) and 2 seeds" in said
     found = json.loads((tmp_path / "probe" / "probe.json").read_text())
     layers = LAYERS[recipe]
