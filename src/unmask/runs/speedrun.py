@@ -279,8 +279,8 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
     tasks with the standard deviation over the seeds."""
     tasks = list(dict.fromkeys(name for line in lines for name in line["tasks"]))
     heads = [
-        *("", "what changed", "recipe and fields", "parameters", "steps", "tokens/s", "minutes"),
-        *("masked loss", "right", "pairs", *tasks),
+        *("", "what changed", "masked loss", "right", "pairs", *tasks),
+        *("parameters", "steps", "tokens/s", "minutes", "recipe and fields"),
     ]
     body = [[str(number), *_cells(line, tasks)] for number, line in enumerate(lines, 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *body))
@@ -291,15 +291,15 @@ def _cells(line: Mapping[str, Any], tasks: Sequence[str]) -> list[str]:
     masked, pairs = line["masked"], line.get("pairs")
     return [
         str(line["note"]).replace("|", "\\|"),
-        f"`{line['recipe']}{fields}`",
-        f"{line['parameters'] / 1e6:.1f} M",
-        f"{line['steps']:,}",
-        f"{line['tokens_per_second']:,.0f}",
-        f"{line['seconds'] / 60:.1f}",
         f"{masked['loss']:.3f}" if masked else "",
         f"{100 * masked['correct']:.1f}" if masked else "",
         f"{100 * pairs['accuracy']:.1f}" if pairs else "",
         *(percent(line["tasks"][name]) if name in line["tasks"] else "" for name in tasks),
+        f"{line['parameters'] / 1e6:.1f} M",
+        f"{line['steps']:,}",
+        f"{line['tokens_per_second']:,.0f}",
+        f"{line['seconds'] / 60:.1f}",
+        f"`{line['recipe']}{fields}`",
     ]
 
 
