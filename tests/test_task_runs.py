@@ -284,6 +284,22 @@ def test_every_family_is_learned_scored_and_answers(run):
     assert case.key in answer
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"), [({}, ("cls", True)), ({"pooling": "mean", "normalise": "no"}, ("mean", False))]
+)
+def test_vectors_are_pooled_and_scaled_as_those_of_the_start(trunk, tmp_path, given, wanted):
+    opened, start, rows = huggingface.load(trunk), tmp_path / "start", tmp_path / "rows.tsv"
+    huggingface.save(start, opened.model, opened.tokenizer, settings={"pooling": "cls", "normalise": True})
+    scored(rows, 8, 0)
+    files = {"train": rows, "dev": rows}
+    finetune(
+        config(start, tmp_path, task="embedding", allow_overlap="yes", epochs=1, **files, **given), tmp_path / "run"
+    )
+    settings = huggingface.load(tmp_path / "run").settings
+    assert (settings["pooling"], settings["normalise"]) == wanted
+    assert (tmp_path / "run" / "2_Normalize").exists() == wanted[1]
+
+
 def test_every_family_has_a_report_that_names_it(run):
     case, out, _, result, _ = run
     page = (out / "report.html").read_text()

@@ -24,6 +24,7 @@ from unmask.data.labelled.glue import Benchmark
 from unmask.data.labelled.rows import Row
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
+from unmask.huggingface import sentence_transformers
 from unmask.kernels.formats import exactly
 from unmask.models.model import Model, ModelConfig
 from unmask.tasks import vector_scores
@@ -66,14 +67,18 @@ class EmbeddingRows(TextRows):
 class EmbeddingOptions(TaskOptions):
     """Options for the training of sentence vectors.
 
-    pooling    "mean" or "cls"
-    normalise  scale vectors to length 1
+    pooling    "mean" or "cls"; None: as the model that the run starts from, else "mean"
+    normalise  scale vectors to length 1; None: as the model that the run starts from, else no
     loss       cosine, softmax, in-batch or triplet; None: by the kind of rows
     """
 
-    pooling: Pooling = "mean"
-    normalise: bool = False
+    pooling: Pooling | None = None
+    normalise: bool | None = None
     loss: str | None = None
+
+    def continuing(self, folder: Path | None) -> Self:
+        known = {"pooling": "mean", "normalise": False} | ({} if folder is None else sentence_transformers.read(folder))
+        return self.replace(**{name: known[name] for name in ("pooling", "normalise") if getattr(self, name) is None})
 
 
 class Embedding(Task):
@@ -134,7 +139,8 @@ class Embedding(Task):
         loss = loss_for(sets["train"], options.loss)
         say(f"Loss: {SAID[type(loss)]}.")
         metric = metric_for(sets["dev"], loss.labels)
-        return cls(loss, pooling=options.pooling, normalise=options.normalise, metric=metric)
+        settled = options.continuing(None)  # references need no folder
+        return cls(loss, pooling=settled.pooling, normalise=settled.normalise, metric=metric)
 
     @classmethod
     def for_references(cls, sets: Mapping[str, Dataset], options: Any, say: Say, *, held_out: bool = False) -> Task:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -129,3 +129,7 @@ class TaskOptions(Config):
 
     def check(self) -> None:
         """Raises UnmaskError for a field that is set but has no effect with the values of the others."""
+
+    def continuing(self, folder: Path | None) -> Self:
+        """The options, with the open ones as in the model folder that the run starts from; None: new weights."""
+        return self

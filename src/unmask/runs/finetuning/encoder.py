@@ -123,6 +123,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     config = _with_strategy(config, None if fresh else sizes, say)
     config = config if searched else _with_rate(config, sizes, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
+    config = replace(config, options=config.options.continuing(None if config.model is None else Path(config.model)))
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
     processor: Processor[Any] | None = None
     if config.page is not None:
