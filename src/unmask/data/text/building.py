@@ -51,7 +51,7 @@ def deal(documents: Iterable[tuple[bytes, Item]], heldout: float) -> Iterator[tu
     waiting: list[tuple[bytes, Item]] = []  # the two training documents with the smallest digests so far
     kept: list[Item] = []  # the last held-out document, until there is a training document
     count = found = 0
-    for count, (digest, document) in enumerate(documents, 1):  # noqa: B007
+    for count, (digest, document) in enumerate(documents, 1):  # noqa: B007 (`count` is read below)
         if int.from_bytes(digest[:8], "big") < heldout * 2**64:
             found += 1
             kept.append(document)

@@ -80,7 +80,7 @@ def first_ones(parts: Sequence[TextPart], folder: Path) -> np.ndarray:
     first, flags = 0, folder / "kept"
     places = [folder / f"digests-{i:03d}" for i in range(ranges)]
     with writing(folder):
-        files = [open(place, "wb") for place in places]  # noqa: SIM115
+        files = [open(place, "wb") for place in places]  # noqa: SIM115 (closed below)
         try:
             for digests in (found for part in parts for found in part.digests()):
                 keys = np.empty(len(digests), _KEY)

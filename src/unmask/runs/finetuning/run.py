@@ -37,8 +37,8 @@ class Result:
     """The results of all seeds, as in results.json.
 
     seeds     for each seed: seed, step, total, stopped, dev metrics and, if there are test rows, test metrics; the
-              number of evaluations, of which that at `step` was best; the metric at the last one; and the precision
-              of the training, in which these were computed
+              number of evaluations (the best was at `step`); the metric at the last one; and the precision of the
+              training and its evaluations
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
     summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder, the best on the dev rows
