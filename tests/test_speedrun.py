@@ -85,6 +85,8 @@ def test_a_run_is_scored_and_recorded(data: Path, tmp_path: Path, capsys: pytest
         (["--lrr", "1"], "did you mean 'lr'"),
         (["--tuning.lrr", "1"], "did you mean 'lr'"),
         (["--glue", "nowhere"], "There is no folder nowhere"),
+        (["--minimal-pairs", "nowhere.jsonl"], "There is no file or folder nowhere.jsonl"),
+        (["--record", "."], ". could not be written"),
         (["--table", "--record", "nowhere.jsonl"], "There is no run in nowhere.jsonl"),
     ],
 )

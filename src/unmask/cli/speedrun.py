@@ -58,6 +58,7 @@ def add_verbs(verbs: Any) -> None:
 
 
 def _speedrun(options: argparse.Namespace, given: dict[str, str]) -> None:
+    from unmask.files import check_place
     from unmask.runs import recipes, speedrun
     from unmask.runs.speedrun import Race, SpeedRun
     from unmask.train.display import Terminal
@@ -93,11 +94,13 @@ def _speedrun(options: argparse.Namespace, given: dict[str, str]) -> None:
         race = race.replace(tasks=tuple(options.tasks))
     name = re.sub(r"[^\w.=-]", "_", "-".join([options.recipe, *(f"{k}={v}" for k, v in sorted(given.items()))]))
     out = Path(options.out or f"runs/speedrun/{name}-{options.minutes:g}m-s{options.seed}")
-    read(Path(options.record))  # a record that cannot be read is an error before the run
+    record = Path(options.record)
+    check_place(record)
+    read(record)  # a record that cannot be read or written is an error before the run
     run = SpeedRun(race, options.recipe, given, options.corpus, out, resume=options.resume, display=Terminal())
     if (line := run.run(note=options.note or "")) is None:
         print("Continue with the same command and --resume.")
         return
-    speedrun.add(Path(options.record), line)
+    speedrun.add(record, line)
     print(f"\n{speedrun.table([line])}\n\n{speedrun.verdict(line)} The line is in {options.record}.")
     print(f"Next: unmask speedrun --table --record {options.record}")

@@ -29,9 +29,8 @@ from unmask.data.text.stream import fixed
 from unmask.errors import UnmaskError, plural
 from unmask.files import write_text
 from unmask.kernels import processor
-from unmask.runs import recipes
+from unmask.runs import minimal_pairs, recipes
 from unmask.runs.finetuning import FineTuning, Fit, finetune
-from unmask.runs.minimal_pairs import evaluate_minimal_pairs
 from unmask.runs.pretraining import Pretrain, Pretraining, evaluation
 from unmask.runs.report import write_report
 from unmask.tasks import TASKS
@@ -102,6 +101,8 @@ class SpeedRun:
         self.recipe, self.given, self.out = recipe, dict(given), Path(out)
         self.corpus = Corpus(corpus)
         self.rows = {name: self._rows(name) for name in race.tasks} if race.glue is not None else {}
+        if race.pairs:
+            minimal_pairs.read(race.pairs, most=1)  # whether they can be read is known before the training
         config = _config(race, recipe, fields)
         self.pretraining = Pretrain(config, [corpus], out, recipe=recipe, resume=resume, display=display)
 
@@ -158,7 +159,7 @@ class SpeedRun:
             "masked": masked_tokens(self.out, self.corpus, self.race.heldout),
         }
         if self.race.pairs:
-            found = evaluate_minimal_pairs(self.out, self.race.pairs, most=self.race.most)
+            found = minimal_pairs.evaluate_minimal_pairs(self.out, self.race.pairs, most=self.race.most)
             line["pairs"] = {"accuracy": found["accuracy"], "pairs": found["pairs"], "kinds": len(found["kinds"])}
             say(f"Minimal pairs: {found['accuracy']:.1%} of {found['pairs']:,}.")
         line["tasks"] = {}
@@ -312,6 +313,6 @@ def verdict(line: Mapping[str, Any]) -> str:
     """Whether the run kept the rules, in a sentence."""
     over = line["seconds"] - 60 * line["race"]["minutes"]
     if over > FREE * 60 * line["race"]["minutes"]:
-        return f"It took {over:.0f} seconds more than it had, so that it does not count."
+        return f"It took {plural(round(over), 'second')} more than it had, so that it does not count."
     machine = line["machine"]
-    return f"It counts if nothing else ran on these {plural(machine['threads'], 'thread')} of {machine['processor']}."
+    return f"It counts if nothing else ran: {plural(machine['threads'], 'thread')} of {machine['processor']}."
