@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
@@ -76,8 +76,10 @@ class EmbeddingOptions(TaskOptions):
     normalise: bool | None = None
     loss: str | None = None
 
+    BEFORE: ClassVar[dict[str, Any]] = {"pooling": "mean", "normalise": False}
+
     def continuing(self, folder: Path | None) -> Self:
-        known = {"pooling": "mean", "normalise": False} | ({} if folder is None else sentence_transformers.read(folder))
+        known = self.BEFORE | ({} if folder is None else sentence_transformers.read(folder))
         return self.replace(**{name: known[name] for name in ("pooling", "normalise") if getattr(self, name) is None})
 
 

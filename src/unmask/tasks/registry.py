@@ -164,8 +164,11 @@ def own_values(
 
 
 def is_usual(name: str, value: Any, usual: Config | None = None) -> bool:
-    """Whether a field has its default: in the config that the value is from, else in one of the tasks."""
+    """Whether a field has its default: in the config that the value is from, else in one of the tasks, now or in
+    version 0.1."""
     configs: list[Config] = [usual] if usual is not None else []
     if usual is None:
         configs = [config for task in TASKS.values() for config in (task.rows_class(), task.options_class())]
-    return any(hasattr(config, name) and getattr(config, name) == value for config in configs)
+    now = any(hasattr(config, name) and getattr(config, name) == value for config in configs)
+    then = (task.options_class.BEFORE for task in TASKS.values())
+    return now or (usual is None and any(name in before and before[name] == value for before in then))

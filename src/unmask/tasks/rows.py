@@ -127,6 +127,9 @@ class TextRows(TableRows):
 class TaskOptions(Config):
     """The options of a task besides its rows."""
 
+    BEFORE: ClassVar[dict[str, Any]] = {}
+    """Field -> its default in version 0.1, which the runs of all tasks kept."""
+
     def check(self) -> None:
         """Raises UnmaskError for a field that is set but has no effect with the values of the others."""
 
