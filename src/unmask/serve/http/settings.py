@@ -36,7 +36,9 @@ class Settings(Config):
     head_seconds   most seconds until the head of a request has arrived (408)
     body_seconds   most seconds until the body of a request has arrived (408)
     read_seconds   most seconds that a client may lag behind while it reads an answer; slower ones are disconnected
-    drain_seconds  seconds that open requests get after SIGTERM
+    notice_seconds seconds after SIGTERM in which new requests are still answered while /ready says 503, so that a
+                   balancer sends no more
+    drain_seconds  seconds that open requests get after that
     """
 
     payload: int = 4_194_304
@@ -59,12 +61,14 @@ class Settings(Config):
     head_seconds: float = 10.0
     body_seconds: float = 20.0
     read_seconds: float = 20.0
+    notice_seconds: float = 0.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
-            if value < (0 if name == "wait" else 1) or not math.isfinite(value):
-                raise UnmaskError(f"The setting {name} of the service must be at least 1, not {value}.")
+            least = 0 if name in ("wait", "notice_seconds") else 1
+            if value < least or not math.isfinite(value):
+                raise UnmaskError(f"The setting {name} of the service must be at least {least}, not {value}.")
         if self.wait > 1_000:
             raise UnmaskError(
                 f"The setting wait of the service must be at most 1,000 milliseconds, not {self.wait:g}; choose 2 to 5."
