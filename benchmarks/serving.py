@@ -105,7 +105,7 @@ def render(name: str, found: dict[str, Any]) -> str:
     memory = f"; PSS {found['pss']:,.0f} MiB" if found["pss"] else ""
     by = f" ({' + '.join(f'{count:,}' for count in found['shares'].values())})" if found["shares"] else ""
     wrong = f"{found['wrong']} wrong answers"
-    return f"{name:10}  {found['rate']:,.0f} requests/s; {latency}; {statuses}{by}; {wrong}{memory}"
+    return f"{name:10}  {found['rate']:,.3g} requests/s; {latency}; {statuses}{by}; {wrong}{memory}"
 
 
 def main() -> None:
