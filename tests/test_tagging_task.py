@@ -22,7 +22,8 @@ from unmask.models.bert import Bert, Roberta
 from unmask.runs.finetuning import Fit, fit
 from unmask.serve import Predictor
 from unmask.tasks import ClassLoss, Tagging, needs_segments, scheme_of, task_of
-from unmask.tasks.tagging import Chosen, check_segments, probabilities
+from unmask.tasks.tagged_words import check_segments
+from unmask.tasks.tagging import Chosen, probabilities
 from unmask.train.optim import Optimizer
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")

@@ -170,8 +170,8 @@ def _add_predict(verbs: Any) -> None:
         "--file",
         metavar="FILE",
         help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
-        "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
-        "choices also SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
+        "object a line; a blank line gives an empty line, or null with --json; for tags also CoNLL, for questions a "
+        "SQuAD file, for choices SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
     )
     encoding_option(data)
     record_options(data)
