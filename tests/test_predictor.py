@@ -817,6 +817,9 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
         with pytest.raises(UnmaskError, match="could not be written"):
             write_predictions(answers, **places)
     assert next(answers)  # none was asked for
+    for file in ("a.xlsx", "answers.json"):
+        with pytest.raises(UnmaskError, match=f"{file} can hold only"):
+            main(["predict", "--model", str(classifier), "--file", "missing.txt", "--out", str(tmp_path / file)])
 
 
 def test_files_of_choices(chooser, tmp_path):
@@ -825,6 +828,8 @@ def test_files_of_choices(chooser, tmp_path):
     predictor = Predictor(chooser)
     (asked, answer), _ = predictor.answers_to(predictor.rows_in(path))
     assert asked == "was"
+    with pytest.raises(UnmaskError, match="are not lines: leave --out out"):
+        main(["predict", "--model", str(chooser), "--file", str(path), "--out", str(tmp_path / "a.jsonl")])
     alone = Predictor(chooser)([{"context": "the film", "question": "was", "choices": ["good", "bad"]}])[0]
     assert answer == near(alone)
     assert QuestionAnswering.rows_in(path) is Classification.rows_in(path) is None

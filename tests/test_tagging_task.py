@@ -31,6 +31,31 @@ WORDS = ("the", "film", "was", "good", "and", "plot", "bad", "with", "people", "
 TOKENIZER = Tokenizer.train([" ".join(WORDS)] * 3, 120)
 
 
+def test_a_file_of_tagged_words_has_a_row_for_each_sentence(tmp_path):
+    (tmp_path / "test.txt").write_text("Rome B-LOC\nis O\n\nit O\n")
+    rows = Tagging.rows_in(tmp_path / "test.txt")
+    assert [(row.words, row.tags) for row in rows] == [(("Rome", "is"), ()), (("it",), ())]
+    (tmp_path / "texts.txt").write_text("Rome is big .\n\nit is .\n")
+    assert Tagging.rows_in(tmp_path / "texts.txt") is None
+
+
+def test_a_vocabulary_without_capitals_is_noted_for_names():
+    rows = [Row("Ann of Rome", words=("Ann", "of", "Rome"), tags=("B-PER", "O", "B-LOC"))]
+    cased, lower = Tokenizer.train(["Ann of Rome"], 60, cased=True), Tokenizer.train(["Ann of Rome"], 60)
+
+    def notes(labels, rows, tokenizer):
+        task = Tagging(labels)
+        return task.for_training(task.encode(rows, tokenizer, 32), tokenizer).notes
+
+    [note] = notes(IOB2, rows, lower)
+    assert note.startswith("Of the words with a tag other than O, 100% begin with a capital")
+    assert notes(IOB2, rows, cased) == ()
+    small = [Row("a film", words=("a", "film"), tags=("O", "B-LOC"))]
+    assert notes(IOB2, small, lower) == ()
+    parts = [Row("Ann of", words=("Ann", "of"), tags=("NOUN", "ADP"))]
+    assert notes(("NOUN", "ADP"), parts, lower) == ()
+
+
 def build(task, *, config=Bert, length=64, seed=3, crf=1.0, **fields):
     """A tiny model whose CRF, if it has one, has numbers that matter."""
     model = config(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 GRID = "grid."  # prefix of the fields of the search
 
+
 def add_verbs(verbs: Any) -> None:
     _add_finetune(verbs)
     _add_baseline(verbs)
@@ -217,6 +218,7 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.finetuning import RECIPE, FineTuning, cross_validate, finetune
+    from unmask.runs.finetuning.card import use_of
     from unmask.runs.finetuning.learning_curve import curve, sizes_in
     from unmask.runs.finetuning.search import Grid, search
     from unmask.runs.supervised_recipes import OTHERS, overridden
@@ -268,7 +270,8 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
             compare = _references(config, Path(options.out))
-            suggest(*compare, f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+            verb, given = use_of(config.kind)
+            suggest(*compare, f"{verb} --model {options.out} {given}", f"serve --model {options.out}")
 
 
 def _references(config: FineTuning, out: Path) -> list[str]:

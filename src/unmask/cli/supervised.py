@@ -26,6 +26,7 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, cross_validate, finetune
+    from unmask.runs.finetuning.card import use_of
     from unmask.runs.report import run_facts
     from unmask.runs.supervised_recipes import OTHERS, overridden, timed
     from unmask.train import distributed
@@ -77,7 +78,8 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         run = cross_validate if config.rows.in_turn else finetune
         run(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
-            suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+            verb, given = use_of(config.kind)
+            suggest(f"{verb} --model {options.out} {given}", f"serve --model {options.out}")
     except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)

@@ -19,6 +19,7 @@ from unmask.tasks.rows import Rows
 from unmask.tasks.task import Say
 
 SHOWN = 20  # labels that are listed with their shares
+MOST_ALONE = 10  # rows from which on not each may have a label of its own
 
 
 def check_scored(rows: Rows) -> None:
@@ -185,6 +186,15 @@ def labels_of(
         if name != "train":
             dataset.check_labels(other, labels, f"the training rows of {train.path}")
     counts = train.histogram()
+    if (
+        len(train) >= MOST_ALONE
+        and len(counts) == sum(counts.values())
+        and not all(dataset.number(label) is not None for label in counts)
+    ):
+        raise UnmaskError(
+            f"Each of the {len(train):,} rows of {train.path} has a label of its own, such as '{train[0].label}': are "
+            "text and label swapped?"
+        )
     whole = len(train) if several else sum(counts.values())
     shares = [f"{label} {n / whole:.1%}" for label, n in counts.items()]
     if len(shares) > SHOWN:

@@ -101,7 +101,7 @@ def of_capitals(rows: Sequence[Row]) -> str:
         return ""
     return (
         f"Of the words with a tag other than O, {share:.0%} begin with a capital, but the vocabulary has no capitals: "
-        "a model with a cased vocabulary (--cased) finds them better."
+        "a model whose corpus was built with --cased finds them better."
     )
 
 

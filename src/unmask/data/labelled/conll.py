@@ -24,7 +24,7 @@ HEAD = 200  # lines that show whether a file has columns of words and tags
 SHOWN = 60  # most characters of a line in an error
 _UNIVERSAL = 10  # columns of CoNLL-U, separated by tabs
 _NUMBER, _NO_WORD = re.compile(r"\d+"), re.compile(r"\d+-\d+|\d+\.\d+")
-_TAG = re.compile(r"([BIESLUM]-\S+|[!-/:-`{-~]+)\s*$")  # with the prefix of a scheme, or without a, 1 and é
+_TAG = re.compile(r"[BIESLUM]-\S+|[!-/:-`{-~]+")  # with the prefix of a scheme, or without a, 1 and é
 _COMMENT = re.compile(r"#+ ")
 # If spaces separate the columns, "# x y" may be a word with its tags; only known headings are comments.
 _HEADING = re.compile(r"#\s*(?:begin document|end document|newdoc|newpar|id\s|sent_id\s*=|text\s*=)")
@@ -94,8 +94,10 @@ def holds(path: Path, encoding: str | None = None) -> bool:
     head = [line for _, line in islice(lines(path, encoding=encoding, newline="\n", escaped=True), HEAD)]
     words = [line.strip() for line in head if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
     fields = [line.split("\t" if "\t" in line else None) for line in words]
-    widths = {len(one) for one in fields}
-    return len(fields) > 1 and len(widths) == 1 and min(widths) > 1 and all(_TAG.match(one[-1]) for one in fields)
+    if len(fields) < 2 or len({len(one) for one in fields}) > 1 or len(fields[0]) < 2:
+        return False
+    tags = {one[-1].strip() for one in fields}
+    return all(map(_TAG.fullmatch, tags)) and any(map(str.isupper, tags))  # not only the last points of sentences
 
 
 def blocks(path: Path, encoding: str | None = None) -> list[Block]:
