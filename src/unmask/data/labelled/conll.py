@@ -91,6 +91,8 @@ def holds(path: Path, encoding: str | None = None) -> bool:
     of its first lines are equal in number and the last ones look like tags, such as O, B-per or NN."""
     if (named := format_by_name(path)) not in (None, "tsv"):
         return named == "conll"
+    if not path.is_file() or not path.stat().st_size:
+        return False
     head = [line for _, line in islice(lines(path, encoding=encoding, newline="\n", escaped=True), HEAD)]
     words = [line.strip() for line in head if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
     fields = [line.split("\t" if "\t" in line else None) for line in words]
