@@ -133,7 +133,10 @@ def test_a_predictor_says_what_it_is(tuned):
         ({"train": [("a", "b", "c")]}, "Row 1 must be a dictionary"),
         ({"train": []}, "no rows in train"),
         ({"train": ["a", "b"]}, "have only texts; add a column of labels; in Python, give (text, label) tuples or "),
-        ({"train": [(f"{i}", f"a film {i}") for i in range(20)]}, "a label of its own, such as 'a film 0': are text and"),
+        (
+            {"train": [(f"{i}", f"a film {i}") for i in range(20)]},
+            "a label of its own, such as 'a film 0': are text and",
+        ),
         ({"train": 3}, "a path or rows, not a value of the type int"),
         ({"train": [{"text": object(), "label": 1}]}, "Row 1 of train has a value of the type object"),
     ],

@@ -270,8 +270,8 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
             compare = _references(config, Path(options.out))
-            verb, given = use_of(config.kind)
-            suggest(*compare, f"{verb} --model {options.out} {given}", f"serve --model {options.out}")
+            verb, inputs = use_of(config.kind)
+            suggest(*compare, f"{verb} --model {options.out} {inputs}", f"serve --model {options.out}")
 
 
 def _references(config: FineTuning, out: Path) -> list[str]:

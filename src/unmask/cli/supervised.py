@@ -78,8 +78,8 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         run = cross_validate if config.rows.in_turn else finetune
         run(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
-            verb, given = use_of(config.kind)
-            suggest(f"{verb} --model {options.out} {given}", f"serve --model {options.out}")
+            verb, inputs = use_of(config.kind)
+            suggest(f"{verb} --model {options.out} {inputs}", f"serve --model {options.out}")
     except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)
