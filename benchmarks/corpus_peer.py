@@ -8,6 +8,7 @@ guides do it. A document is a paragraph; copies are kept.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,5 +39,7 @@ def build(texts: str, file: str, out: str) -> None:
     found.map(ids, batched=True, batch_size=BATCH, remove_columns=["text"]).save_to_disk(out)
 
 
+STAGES: dict[str, Callable[..., None]] = {"vocabulary": vocabulary, "build": build}
+
 if __name__ == "__main__":
-    {"vocabulary": vocabulary, "build": build}[sys.argv[1]](*sys.argv[2:])
+    STAGES[sys.argv[1]](*sys.argv[2:])
