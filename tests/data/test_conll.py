@@ -58,6 +58,7 @@ def test_conll_2003(write):
         ("eng.testa.gz", CONLL2003, True),
         ("a.txt", "Rome B-loc\nis O\n\n. O\n", True),
         ("a.tsv", "New York\tB-LOC\nis\tO\n", True),
+        ("a.tsv", "## id\tRome is\nRome\tB-LOC\n \tO\nis\tO\n", True),
         ("a.txt", "The DT\ndog NN\n. .\n", True),
         ("a.conllu", "words alone", True),
         ("a.txt", "The dog barks .\nThe cat sleeps .\n\nIt is good .\n", False),

@@ -94,7 +94,7 @@ def holds(path: Path, encoding: str | None = None) -> bool:
     if not path.is_file() or not path.stat().st_size:
         return False
     head = [line for _, line in islice(lines(path, encoding=encoding, newline="\n", escaped=True), HEAD)]
-    words = [line.strip() for line in head if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
+    words = [line.rstrip("\r\n") for line in head if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
     fields = [line.split("\t" if "\t" in line else None) for line in words]
     if len(fields) < 2 or len({len(one) for one in fields}) > 1 or len(fields[0]) < 2:
         return False
