@@ -552,8 +552,18 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
         return {}
 
     monkeypatch.setattr("unmask.runs.finetuning.evaluate", evaluate)
-    main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", "--rows.text", "review", "--label", "stars"])
-    assert asked == [("review", "stars")]
+    for name in ("--text", "--rows.text"):
+        main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", name, "review", "--label", "stars"])
+    assert asked == [("review", "stars")] * 2
+    for given, said in (
+        ([], "Give what to score"),
+        (["--data", "d.tsv", "--text", "a", "b"], "one column of --data"),
+        (["--pairs", "a.tsv", "--text", "a"], "--text is text to score"),
+        (["--minimal-pairs", "a.jsonl", "--text", "a"], "--text is text to score"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["evaluate", "--model", "m", *given])
+        assert said in capsys.readouterr().err
 
 
 def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):

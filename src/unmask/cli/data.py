@@ -15,11 +15,10 @@ from unmask.cli.options import (
     HELDOUT,
     PER,
     USUAL,
-    data_options,
+    corpus_options,
     print_losses,
     reading,
     text_options,
-    vocabulary_options,
     vocabulary_settings,
 )
 from unmask.cli.parser import add_group, add_verb
@@ -60,18 +59,15 @@ def add_verbs(verbs: Any) -> None:
         _corpus_build,
         "Train a vocabulary and write the text as tokens, or write pictures, recordings or records of sensors decoded.",
     )
-    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)")
-    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
-    vocabulary_options(sub)
+    corpus_options(
+        sub,
+        data="files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)",
+        out="folder for the corpus",
+        part="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
+    )
     sub.add_argument(
         "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
     )
-    sub.add_argument(
-        "--part",
-        metavar="I/N",
-        help="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
-    )
-    text_options(sub)
     media.add_options(sub)
     parts.add_verbs(corpus)
 

@@ -373,8 +373,7 @@ def _local(given: str, *, named: bool = False) -> str:
 
 
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of reading rows, without the prefix `rows.`: optional for `finetune`, required for `evaluate`, whose
-    --text is a different option."""
+    """The fields of reading rows, without the optional prefix `rows.`."""
     return {name.removeprefix("rows."): value for name, value in fields.items()}
 
 

@@ -66,6 +66,10 @@ class PreparedEncoder(Prepared):
         return self.task.labels
 
     @property
+    def notice(self) -> str:
+        return self.task.notice
+
+    @property
     def pairs(self) -> bool:
         return any(row.pair is not None for row in self.encoded["train"].rows)
 
@@ -147,6 +151,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
         say((note := rows.said(processor)) and f"{name}: {note}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline from the training rows, {task.reference}: {shown(baseline['dev'])}.")
+    say(task.notice)
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
     if config.distillation.teacher is not None and config.fit.workers:
         raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
