@@ -309,7 +309,7 @@ def test_without_a_dev_file_some_rows_are_held_out(trunk, files, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "rate", "said"),
     [
-        ({}, 3e-4, "The default learning rate is 0.0003, as the model is 32 wide (--lr sets another)."),
+        ({}, 1e-3, "The default learning rate is 0.001, as the model is only 32 wide; --lr sets another."),
         ({"lr": 5e-5}, 5e-5, ""),
         ({"strategy": "frozen"}, 1e-3, "With the strategy frozen, the default learning rate is 0.001."),
         ({"strategy": "frozen", "lr": 5e-5}, 5e-5, ""),
@@ -322,9 +322,9 @@ def test_the_default_rate_depends_on_the_width_and_a_given_one_is_kept(trunk, fi
     assert [note for note in notes.notes if "learning rate" in note] == ([said] if said else [])
 
 
-def test_wide_models_keep_the_rate_of_bert_base():
-    assert [usual_rate(width) for width in (768, 1_024)] == [5e-5, 5e-5]
-    assert usual_rate(128) > usual_rate(768)
+def test_a_narrower_model_has_a_rate_as_many_times_that_of_bert_base():
+    rates = {64: 6e-4, 128: 3e-4, 256: 1.5e-4, 384: 1e-4, 768: 5e-5, 1_024: 5e-5}
+    assert {width: usual_rate(width) for width in rates} == rates
 
 
 def test_dev_rows_of_a_single_class_are_said(trunk, files, tmp_path):

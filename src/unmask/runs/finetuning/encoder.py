@@ -38,7 +38,7 @@ UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in token
 ANEW = 1_000_003  # added to the seed when a run is started again
 INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # values of Fitted.stopped after a signal
 SMALL = 256  # width of a small model
-USUAL = 5e-5  # default learning rate of a model as wide as BERT-base (Devlin et al. 2018, appendix A.3)
+USUAL, OF_BASE = 5e-5, 768  # default learning rate of BERT-base (Devlin et al. 2018, appendix A.3), and its width
 Aim = Distilled | WithLanguageModel | TwoTasks
 BOLD = 1e-3  # default learning rate when few weights are trained: a frozen trunk, LoRA
 
@@ -299,13 +299,14 @@ def _with_rate(config: FineTuning, sizes: ModelConfig, say: Notes) -> FineTuning
     else:
         lr = usual_rate(sizes.width) if shares is None else USUAL
         if lr != USUAL:
-            say(f"The default learning rate is {lr:g}, as the model is {sizes.width} wide (--lr sets another).")
+            say(f"The default learning rate is {lr:g}, as the model is only {sizes.width} wide; --lr sets another.")
     return config.replace(fit={"optimizer": {"lr": lr}})
 
 
 def usual_rate(width: int) -> float:
-    """The default learning rate of a text model of this width (docs/decisions/0054-narrow-models-learn-faster.md)."""
-    return USUAL if width > 384 else 3e-4
+    """The default learning rate of a text model of this width: that of BERT-base, or for a narrower one as many times
+    more as it is narrower, up to 1e-3 (docs/decisions/0054-narrow-models-take-larger-steps.md)."""
+    return float(f"{min(BOLD, USUAL * max(1.0, OF_BASE / width)):.2g}")
 
 
 def rate_of(folder: Path | str) -> float | None:
