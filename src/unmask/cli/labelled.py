@@ -56,7 +56,7 @@ def _add_finetune(verbs: Any) -> None:
     add_field(train, "--epochs", "N", "passes over the training rows", default="3, but at least 200 steps")
     add_field(train, "--minutes", "N", "minutes of training, instead of --epochs")
     add_field(train, "--least-steps", "N", "least number of steps; small training sets take more epochs")
-    add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="5e-05")
+    add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="5e-05; higher for a narrow model")
     add_field(train, "--batch-size", "N", "rows of a step", default=32)
     add_field(train, "--seeds", "N", "number of runs; the best one is kept", default="3 below 10,000 training rows")
     add_field(train, "--seed", "N", "the first seed: of the new head, the order of rows and dropout", default=0)
