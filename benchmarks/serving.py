@@ -131,7 +131,7 @@ def main() -> None:
             found["address"] = measured(options.address, predict, options, None)
             print(render("address", found["address"]))
         for workers in [] if options.address else options.workers:
-            how = ["--precision", "fp32", "--workers", str(workers)]
+            how = ["--precision", "fp32", "--queue-seconds", "60", "--workers", str(workers)]
             how += ["--threads", str(options.threads)] if options.threads else []
             with soak.serving(folder, *how) as (process, address):
                 found[str(workers)] = one = measured(address, predict, options, process)
