@@ -330,10 +330,10 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
     if by_row:
         many.predict(options, predictor)
         return
-    if options.out:
-        check_out(predictor.form, options.out)
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")
+    if options.out:
+        check_out(predictor.form, options.out)
     rows = None
     if options.file and not options.texts:
         rows = predictor.rows_in(options.file, options.encoding)

@@ -111,7 +111,14 @@ class Tagging(Task):
     """
 
     task_name = name = "tagging"
-    also_called = ("ner", "named-entity-recognition", "pos", "pos-tagging", "chunking", "token-classification")
+    also_called: ClassVar[tuple[str, ...]] = (
+        "ner",
+        "named-entity-recognition",
+        "pos",
+        "pos-tagging",
+        "chunking",
+        "token-classification",
+    )
     rows_class: ClassVar[type[Rows]] = TaggingRows
     options_class = TaggingOptions
     scoring_class = TagScoring
