@@ -2,7 +2,7 @@
 
 A copy (fork) shares the memory of its original until one of them writes to it, and weights are only read. So the models
 are in memory once, whatever form they have for inference, and a worker that dies is replaced without reading its folder
-again ([decision 55](../../../../docs/decisions/0055-workers-are-copies.md)).
+again ([decision 56](../../../../docs/decisions/0056-workers-are-copies.md)).
 """
 
 from __future__ import annotations
