@@ -722,7 +722,7 @@ def test_how_a_vocabulary_is_learned_means_nothing_where_one_is_given(option, na
 @pytest.mark.parametrize(
     ("kind", "recipe"),
     [
-        ("wordpiece", "bert-mini"),
+        ("wordpiece", "bert-mini --sentences none"),  # each document has one sentence
         ("bpe", "gpt2-mini"),
         ("word", "lstm-lm"),
         ("character", "lstm-lm"),

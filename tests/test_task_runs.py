@@ -555,7 +555,7 @@ WRONG = {
         _flat,
         "jsonl",
         {},
-        r"--rows\.text .*: id, context, question, answer",
+        r"--text .*: id, context, question, answer",
     ),
     "questions on many lines": ("classification", _indented, "json", {}, "as SQuAD has.* --task question-answering"),
     "questions without answers": ("regression", _unanswered, "json", {}, "as SQuAD has.* --task question-answering"),
