@@ -179,5 +179,7 @@ def _decisive(config: Pipeline) -> dict[str, Any]:
 
 def _said(value: Any) -> str:
     if isinstance(value, tuple):
-        return " ".join(map(str, value)) or "none"
+        return ",".join(value) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return "none" if value is None else str(value)

@@ -14,11 +14,12 @@ from datatrove.data import Document
 from datatrove.pipeline.base import PipelineStep
 from datatrove.pipeline.extractors.trafilatura import Trafilatura
 from datatrove.pipeline.filters.language_filter import LanguageFilter
-from datatrove.pipeline.readers.warc import WarcReader
+from datatrove.pipeline.readers.warc import process_record
 from datatrove.pipeline.writers.jsonl import JsonlWriter
 from datatrove.utils.word_tokenizers import WordTokenizer
 
-from unmask.data.files.parts import Share
+from unmask.data.files.lines import opened
+from unmask.data.files.parts import CHUNK, Share
 from unmask.data.files.remote import absolute, fetched, place
 from unmask.data.files.tables import rows
 from unmask.data.labelled.words import split_words
@@ -74,17 +75,22 @@ class Read(PipelineStep):
 
 
 def _archive(path: str) -> Iterator[Document]:
+    from warcio.archiveiterator import ArchiveIterator
+
     number = 0
-    folder, slash, name = path.rpartition("/")
-    html = ".wet" not in name.lower()  # WET has plain text
+    html = ".wet" not in path.lower()  # WET has plain text
     try:
-        for document in WarcReader(folder or slash or ".").read_file(name):
-            number += 1
-            yield Document(document.text, f"{path}:{number}", metadata={HTML: html, **document.metadata})
+        with opened(place(path)) as stream:
+            for record in ArchiveIterator(stream):
+                if found := process_record(record):
+                    number += 1
+                    yield Document(found.pop("text"), f"{path}:{number}", metadata={HTML: html, **found})
+            while stream.read(CHUNK):  # where a file is cut, warcio ends without an error
+                pass
     except ImportError as error:  # python-magic needs a library of the system
         raise UnmaskError(f"{path} cannot be read: {error}; install libmagic with the packages of the system.") from None
     except Exception as error:  # warcio and each kind of compression have their own
-        raise UnmaskError(f"{path} is damaged after page {number}: {error}. Delete it, or fetch it again.") from None
+        raise UnmaskError(f"{path} is damaged after page {number}: fetch it again, or leave it out ({error}).") from None
 
 
 class Extract(Trafilatura):
@@ -133,17 +139,17 @@ class Languages(LanguageFilter):
     def __init__(self, path: str, languages: Sequence[str], score: float) -> None:
         super().__init__(list(languages), score)
         self.path = path
-        known = [label.removeprefix("__label__") for label in _opened(path).get_labels()]
+        known = [label.removeprefix("__label__") for label in _model(path).get_labels()]
         if missing := [name for name in languages if name not in known]:
             more = f"{', '.join(sorted(known)[:20])}{', …' if len(known) > 20 else ''}"
             raise UnmaskError(f"{path} does not know the language '{missing[0]}'; it knows: {more}.")
 
     def run(self, data: Documents, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
-        self.model._model = _opened(self.path)
+        self.model._model = _model(self.path)
         return super().run(data, rank, world_size)
 
 
-def _opened(path: str) -> Any:
+def _model(path: str) -> Any:
     from fasttext.FastText import _FastText
 
     if not Path(path).is_file():
@@ -178,7 +184,9 @@ class ReadAgain(PipelineStep):
         path = place(self.folder) / _file(rank)
         if not path.exists():
             raise UnmaskError(f"{path} is missing: delete the folder of the pipeline, and run the command again.")
-        for number, values in rows(path, "jsonl"):
+        with opened(path) as stream:
+            blank = not stream.peek(1)
+        for number, values in () if blank else rows(path, "jsonl"):
             self.stat_update("total")
             found = dict(values)
             try:
