@@ -31,7 +31,10 @@ def lines_config(data: Path | str, **fields: object) -> Pipeline:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"filters": Filters(languages=("en",))}, "download https://.*lid.176.bin, and give its path as --language-model"),
+        (
+            {"filters": Filters(languages=("en",))},
+            "download https://.*lid.176.bin, and give its path as --language-model",
+        ),
         ({"filters": Filters(language_model="m.bin")}, "name those to keep, as in --languages en,fr"),
         ({"running": Running(executor="slurm")}, "Slurm needs the name of a partition: add --partition"),
         ({"running": Running(tasks=0)}, "--tasks must be at least 1, not 0"),
@@ -80,7 +83,7 @@ def test_a_folder_at_an_address_keeps_its_settings(tmp_path):
     out = f"file://{tmp_path}/out"
     Work.of(lines_config(data), out).keep()
     assert json.loads((tmp_path / "out" / "pipeline.json").read_text())["config"]["per"] == "line"
-    with pytest.raises(UnmaskError, match="--heldout 0.02, not 0.5|--column text, not body"):
+    with pytest.raises(UnmaskError, match="--column text, not body"):
         Work.of(lines_config(data, column="body"), out)
 
 

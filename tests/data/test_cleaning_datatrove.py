@@ -1,4 +1,4 @@
-"""Pipelines that datatrove carries out: the same documents for any number of tasks, and the corpus of `corpus build`."""
+"""Pipelines that datatrove carries out: the same documents for any number of tasks, the corpus of `corpus build`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytest.importorskip("datatrove", reason="datatrove is not installed (unmask[proc
 
 OFF = Filters(extract=False, gopher_repetition=False, gopher_quality=False, c4=False, fineweb=False, pii=False)
 EXACT = MinHash(near_duplicates=False)
-WORDS = [f"{a}{b}" for a in "ba co di fu ga he lo mi no pu re sa".split() for b in "ten ral vis mon dak".split()]
+WORDS = [first + last for first in ("ba", "co", "di", "fu", "ga", "he", "lo", "mi") for last in ("ten", "ral", "vis")]
+WORDS += [word[::-1] for word in WORDS]
 
 
 def text(rng: random.Random, words: int = 80) -> str:
@@ -100,7 +101,9 @@ def test_one_of_near_duplicates_is_kept_the_same_for_any_number_of_tasks(tmp_pat
 
 def page(rng: random.Random, number: int) -> str:
     sentences = " ".join(f"The {text(rng, 9)} and the {rng.choice(WORDS)} of that were seen." for _ in range(7))
-    article = f"<article><p>{sentences} {number}</p><p>Write to a.b{number}@mail{number}.org or 8.8.8.{number}.</p></article>"
+    article = (
+        f"<article><p>{sentences} {number}</p><p>Write to a.b{number}@mail{number}.org or 8.8.8.{number}.</p></article>"
+    )
     return f"<html><body><nav><a href='/'>Menu of pages</a></nav>{article}</body></html>"
 
 
@@ -228,14 +231,14 @@ def test_words_and_sentences_cover_the_text():
     assert all(a[1] == b[0] for a, b in pairwise(spans))
 
 
-SLURM = dict(executor="slurm", tasks=3, workers=2, partition="cpu", memory=5, last_memory=60, hours=7)
+SLURM = Running(executor="slurm", tasks=3, workers=2, partition="cpu", memory=5, last_memory=60, hours=7)
 
 
 def test_slurm_gets_a_job_for_each_stage_after_the_one_before(tmp_path):
     from unmask.data.text.cleaning import executors
 
     data = files_of(tmp_path / "in", ["one two three"] * 8)
-    running = Running(setup="source env/bin/activate", **SLURM)
+    running = SLURM.replace(setup="source env/bin/activate")
     work = Work.of(Pipeline(data=(str(data),), per="line", filters=OFF, running=running), tmp_path / "out")
     script = executors.write_scripts(work, work.stages())
     stages = ["clean", "signatures", "buckets", "groups", "filter"]
@@ -263,7 +266,9 @@ def test_jobs_of_slurm_are_submitted_by_sbatch(tmp_path, monkeypatch):
     sbatch.chmod(sbatch.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
     data = files_of(tmp_path / "in", ["one two three"] * 8)
-    config = Pipeline(data=(str(data),), per="line", filters=OFF, minhash=EXACT, running=Running(**SLURM), tokenizer="v")
+    config = Pipeline(
+        data=(str(data),), per="line", filters=OFF, minhash=EXACT, running=Running(**SLURM), tokenizer="v"
+    )
     work = Work.of(config, tmp_path / "out")
     assert executors.submit(work, work.stages()) == "5"  # each stage, and a job that adds its counts up
     calls = given.read_text().splitlines()

@@ -131,9 +131,13 @@ def _planned(work: Work, stages: list[Stage]) -> str:
     from unmask.train.display import duration, size
 
     found = plan(work, stages, workers(work.config.running))
-    rows = [("stage", "tasks", "at once", "memory of a task", "time")]
-    for one in found.stages:
-        rows.append((one.stage, str(one.tasks), str(one.workers), size(one.memory), duration(one.seconds)))
+    rows = [
+        ("stage", "tasks", "at once", "memory of a task", "time"),
+        *(
+            (one.stage, str(one.tasks), str(one.workers), size(one.memory), duration(one.seconds))
+            for one in found.stages
+        ),
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(

@@ -22,7 +22,7 @@ GROUP_BYTES = 400  # of a document that has near-duplicates, in the stage `group
 
 @dataclass(frozen=True)
 class Needs:
-    """What a stage needs: the largest memory of a task in bytes, and the seconds of all its tasks, `workers` at once."""
+    """What a stage needs: the memory of a task in bytes, and the seconds of all its tasks, `workers` at once."""
 
     stage: str
     tasks: int
@@ -56,7 +56,11 @@ def plan(work: Work, stages: Sequence[Stage], workers: int | None) -> Plan:
     documents = max(1, round(size / _mean_size(stages)))
     own, tasks = work.config.minhash, work.config.running.tasks
     signatures = documents * signature_bytes(own)  # of one bucket
-    memory = {"groups": documents * GROUP_BYTES, "buckets": min(BUFFERS, signatures), "signatures": 2 * signatures / tasks}
+    memory = {
+        "groups": documents * GROUP_BYTES,
+        "buckets": min(BUFFERS, signatures),
+        "signatures": 2 * signatures / tasks,
+    }
     seconds = {name: size / rate for name, rate in RATES.items()}
     seconds |= {"buckets": documents * own.buckets / BUCKET_RATE, "groups": documents / GROUP_RATE}
     needs = []
@@ -80,8 +84,8 @@ def _notes(work: Work) -> list[str]:
     found = []
     if len(sizes) < tasks:
         found.append(
-            f"{plural(len(sizes), 'file')} for {tasks} tasks: files are not divided, so that the other tasks have none. "
-            "Cut large files (split -C 1G)."
+            f"{plural(len(sizes), 'file')} for {tasks} tasks: files are not divided, so that some tasks have none. Cut "
+            "large files (split -C 1G)."
         )
     elif sum(sizes) and max(sizes) * tasks > 2 * sum(sizes):
         found.append(

@@ -1,5 +1,4 @@
-"""Steps of datatrove's pipelines that are ours: files in, words of any language, tokens out. Imported where datatrove is
-installed."""
+"""Steps of datatrove's pipelines that are ours: files in, words of any language, tokens out. They need datatrove."""
 
 from __future__ import annotations
 
@@ -88,9 +87,13 @@ def _archive(path: str) -> Iterator[Document]:
             while stream.read(CHUNK):  # where a file is cut, warcio ends without an error
                 pass
     except ImportError as error:  # python-magic needs a library of the system
-        raise UnmaskError(f"{path} cannot be read: {error}; install libmagic with the packages of the system.") from None
+        raise UnmaskError(
+            f"{path} cannot be read: {error}; install libmagic with the packages of the system."
+        ) from None
     except Exception as error:  # warcio and each kind of compression have their own
-        raise UnmaskError(f"{path} is damaged after page {number}: fetch it again, or leave it out ({error}).") from None
+        raise UnmaskError(
+            f"{path} is damaged after page {number}: fetch it again, or leave it out ({error})."
+        ) from None
 
 
 class Extract(Trafilatura):
@@ -101,10 +104,12 @@ class Extract(Trafilatura):
 
     def run(self, data: Documents, rank: int = 0, world_size: int = 1) -> Iterator[Document]:
         for html, group in groupby(data, key=lambda document: document.metadata.pop(HTML, False)):
-            if html:
-                import trafilatura  # noqa: F401  (pages are extracted in a fork, whose first page would take too long)
+            if not html:
+                yield from group
+                continue
+            import trafilatura  # noqa: F401  (pages are extracted in a fork, whose first page would take too long)
 
-            yield from super().run(group, rank, world_size) if html else group
+            yield from super().run(group, rank, world_size)
 
 
 class Words(WordTokenizer):
