@@ -68,16 +68,20 @@ def main() -> None:
 def make(count: int, rng: np.random.Generator) -> Made:
     """Documents in random order, each changed copy of an original of its own."""
     letters = np.array(list("abcdefghiklmnoprstuvw"))
-    words = [*STOP_WORDS, *("".join(rng.choice(letters, rng.integers(4, 10))) for _ in range(VOCABULARY))]
-    weights = 1 / (np.arange(len(words)) + 2.7)
-    weights /= weights.sum()
+    words = np.array([*STOP_WORDS, *("".join(rng.choice(letters, rng.integers(4, 10))) for _ in range(VOCABULARY))])
+    weights = np.cumsum(1 / (np.arange(len(words)) + 2.7))
+
+    def drawn(number: int) -> list[str]:
+        return words[np.searchsorted(weights, rng.random(number) * weights[-1])].tolist()
+
     copies = int(count * PLANTED)
-    texts = [list(rng.choice(words, SENTENCE * SENTENCES, p=weights)) for _ in range(count - copies)]
+    texts = [drawn(SENTENCE * SENTENCES) for _ in range(count - copies)]
     originals, similarities = [-1] * len(texts), [0.0] * len(texts)
-    for original, share in zip(rng.permutation(len(texts))[:copies].tolist(), itertools.cycle(CHANGED)):
+    for original, share in zip(rng.permutation(len(texts))[:copies].tolist(), itertools.cycle(CHANGED), strict=False):
         text = list(texts[original])
-        for place in rng.choice(len(text), round(share * len(text)), replace=False):
-            text[place] = rng.choice(words, p=weights)
+        places = rng.choice(len(text), round(share * len(text)), replace=False).tolist()
+        for i, word in zip(places, drawn(len(places)), strict=True):
+            text[i] = word
         texts.append(text)
         originals.append(original)
         similarities.append(similarity(texts[original], text))

@@ -104,7 +104,7 @@ def test_a_plan_follows_from_the_sizes_of_the_files(tmp_path):
     assert (clean.workers, buckets.workers, groups.workers) == (2, 2, 1)
     one = plan(work, stages, 1)
     assert one.stages[0].seconds == pytest.approx(2 * clean.seconds)
-    assert groups.memory - buckets.memory == pytest.approx(3000 * (400 - 68))
+    assert groups.memory - buckets.memory == pytest.approx(3000 * (210 - 68))
     assert found.notes[0].startswith("3 files for 4 tasks")
     (data / "0.txt").write_text("y" * 10_000_000)
     work = Work.of(lines_config(data, running=Running(tasks=3)), tmp_path / "out")

@@ -89,6 +89,8 @@ def _pipeline(options: argparse.Namespace, fields: dict[str, str]) -> None:
     if slurm and not (options.write_only or options.dry_run or shutil.which("sbatch")):
         raise UnmaskError("There is no sbatch here: run the command on a machine of the cluster, or add --write-only.")
     work = Work.of(config, options.out)
+    if options.write_only and not isinstance(work.out, Path):
+        raise UnmaskError(f"--write-only writes scripts into a local folder, not to {work.out}.")
     stages = work.stages()
     if options.dry_run:
         print(_planned(work, stages))

@@ -17,7 +17,7 @@ SUFFIXES = (".gz", ".zst", ".parquet", ".pq")
 RATES = {"clean": 0.5e6, "signatures": 1e6, "filter": 5e6, "tokens": 2.4e6, "merge": 40e6}  # bytes a second and core
 BUCKET_RATE, GROUP_RATE = 5e4, 1e5  # signatures, near-duplicates a second
 BASE = 0.4e9  # bytes of a process with its libraries
-GROUP_BYTES = 400  # of a document that has near-duplicates, in the stage `groups`
+GROUP_BYTES = 210  # of a document that has near-duplicates, in the stage `groups`
 
 
 @dataclass(frozen=True)
