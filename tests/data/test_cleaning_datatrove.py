@@ -266,9 +266,7 @@ def test_jobs_of_slurm_are_submitted_by_sbatch(tmp_path, monkeypatch):
     sbatch.chmod(sbatch.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
     data = files_of(tmp_path / "in", ["one two three"] * 8)
-    config = Pipeline(
-        data=(str(data),), per="line", filters=OFF, minhash=EXACT, running=Running(**SLURM), tokenizer="v"
-    )
+    config = Pipeline(data=(str(data),), per="line", filters=OFF, minhash=EXACT, running=SLURM, tokenizer="v")
     work = Work.of(config, tmp_path / "out")
     assert executors.submit(work, work.stages()) == "5"  # each stage, and a job that adds its counts up
     calls = given.read_text().splitlines()
