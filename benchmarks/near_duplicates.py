@@ -15,7 +15,7 @@ import gzip
 import itertools
 import json
 import multiprocessing
-import resource
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -130,7 +130,10 @@ def carry_out(config: Pipeline, out: Path, name: str) -> tuple[float, float]:
     work = Work.of(config, out)
     begin = time.process_time()
     executors.run(work, [stage for stage in work.stages() if stage.name == name], lambda _: None)
-    return time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    peak = re.search(
+        r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text()
+    )  # `getrusage` has that of the parent, too
+    return time.process_time() - begin, int(peak[1]) * 1024 / 1e6 if peak else float("nan")
 
 
 def score(made: Made, config: Pipeline, out: Path) -> None:

@@ -14,7 +14,7 @@ COMPRESSED = 3.0  # bytes of text for a byte of a compressed file: an assumption
 SUFFIXES = (".gz", ".zst", ".parquet", ".pq")
 
 # Measured: benchmarks/near_duplicates.py, and corpus_parts.py for tokens and merge (docs/scaling.md).
-RATES = {"clean": 0.6e6, "signatures": 2.1e6, "filter": 10e6, "tokens": 2.4e6, "merge": 40e6}  # bytes a second and core
+RATES = {"clean": 0.6e6, "signatures": 1.7e6, "filter": 10e6, "tokens": 2.4e6, "merge": 40e6}  # bytes a second and core
 BUCKET_RATE, GROUP_RATE = 1.7e5, 1e5  # signatures, near-duplicates a second
 BASE = 0.5e9  # bytes of a process with its libraries, and with a file that is read as a whole (`reading.HELD`)
 GROUP_BYTES = 210  # of a document that has near-duplicates, in the stage `groups`
