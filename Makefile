@@ -48,7 +48,7 @@ examples: .venv/tested  ## the scripts of examples/, two at a time, in a folder 
 	folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && ls $(CURDIR)/examples/*.py | \
 	(cd "$$folder" && OMP_NUM_THREADS=1 xargs -P 2 -n 1 $(CURDIR)/$(BIN)/python > /dev/null)
 
-test-extras: .venv/extras/ready  ## trackers, spaCy and notebooks, with the real packages in an environment of their own
+test-extras: .venv/extras/ready  ## trackers, spaCy, datatrove and notebooks, with the real packages in an environment of their own
 	.venv/extras/bin/python -m pytest -m extras $$(grep -rl mark.extras tests) $(ARGS)
 
 site: .venv/installed .venv/site/ready  ## site/: the documents as pages, with the reference of the commands and of Python

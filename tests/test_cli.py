@@ -306,6 +306,7 @@ def test_help_says_of_every_option_what_it_is_and_its_default(name, verb):
 
 def configs_of_verbs():
     """Verb -> the configs that take its fields."""
+    from unmask.data.text.cleaning.config import Pipeline
     from unmask.generate import Search
     from unmask.runs import recipes, supervised_recipes
     from unmask.runs.clustering import Iterations, LabelMaking
@@ -323,6 +324,7 @@ def configs_of_verbs():
         "unmask baseline": [Baselines()],
         "unmask probe": [Probing()],
         "unmask train": [systems.find("transformer-tiny"), supervised_recipes.find("vit-tiny")],
+        "unmask corpus pipeline": [Pipeline()],
         "unmask cluster": [LabelMaking(), Iterations(), recipes.find("hubert-tiny")],
         "unmask evaluate": [InContext(), Search()],
         "unmask export": [InContext()],
@@ -399,6 +401,7 @@ def test_every_field_has_a_description():
         (["train", "transformer-tiny"], ["search.limits", "learning", "--label-smoothing X"]),
         (["train", "vit-tiny"], ["page", "--mixup X"]),
         (["cluster"], ["clustering", "--attempts N"]),
+        (["corpus", "pipeline"], ["minhash", "--ngram N", "--last-memory N"]),
         (["evaluate"], ["--template NAME", "--normalise NAME"]),
         (["translate"], ["with --sample", "--diversity X"]),
         (["generate"], ["blocking", "--repetition-penalty X"]),

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-_BOUND = re.compile(r"(?P<name>[\w.-]+)(?:>=(?P<lowest>[\w.]+))?")
+_BOUND = re.compile(r"(?P<name>[\w.-]+(?:\[[\w,-]+\])?)(?:>=(?P<lowest>[\w.]+))?")
 TRIED_APART = {"torch", "datasets"}  # torch comes from another index for each device; datasets needs a network
 
 

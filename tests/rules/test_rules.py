@@ -99,7 +99,9 @@ ASKED = set(
 NUMBERS = set(words("torch.bfloat16 torch.float16 torch.half torch.float32 torch.float torch.float64 torch.double"))
 HEAVY = {"sklearn", "scipy", "pyarrow", "rich", "matplotlib", "datasets", "tensorboard", "zstandard", "numba"}
 HEAVY |= {"onnx", "onnxruntime", "onnxscript", "huggingface_hub", "wandb", "mlflow", "trackio", "spacy", "IPython"}
+HEAVY |= {"datatrove"}
 OF_A_LIBRARY = {"runs/text_estimators.py": "sklearn", "serve/spacy_component.py": "spacy"}
+OF_A_LIBRARY |= {f"data/text/cleaning/{name}.py": "datatrove" for name in ("steps", "executors")}
 """Files whose classes extend those of a library: they are imported by name only, by users of the library."""
 FOREIGN = {"transformers", "sentence_transformers", "peft", "accelerate", "ctranslate2"}
 

@@ -92,7 +92,7 @@ def test_what_is_missing_is_named_by_its_extra():
 
 def test_the_lowest_versions_are_read_off():
     lowest = script("minimal").lowest
-    assert lowest(["b>=1.2", "a", "torch>=2", "b>=1.2"]) == ["a", "b==1.2"]
+    assert lowest(["b>=1.2", "a", "torch>=2", "b>=1.2", "c[d,e]>=3"]) == ["a", "b==1.2", "c[d,e]==3"]
     with pytest.raises(ValueError, match="two bounds"):
         lowest(["b>=1.2", "b>=1.3"])
     with pytest.raises(ValueError, match="not of the form"):

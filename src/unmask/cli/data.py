@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli import media, parts
+from unmask.cli import cleaning, media, parts
 from unmask.cli.ending import suggest
 from unmask.cli.options import (
     HELDOUT,
@@ -71,6 +71,7 @@ def add_verbs(verbs: Any) -> None:
     )
     media.add_options(sub)
     parts.add_verbs(corpus)
+    cleaning.add_verb_to(corpus)
 
     vocabulary = add_group(verbs, "vocabulary", "see how a vocabulary splits text, or extend it")
     sub = add_verb(vocabulary, "check", _vocabulary_check, "Report how a tokenizer splits the words of some text.")
