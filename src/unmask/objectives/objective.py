@@ -75,6 +75,7 @@ class StreamOptions(TypedDict):
     seed: int
     workers: int
     alpha: float
+    window: int | None
 
 
 class Objective:
