@@ -23,6 +23,9 @@ JOBS = [
     "sharded:2:full:-1:resume",  # … and goes on
     "fewer:2:none:6:no",
     "fewer:1:none:-1:resume",
+    "resharded:2:full:3:no",  # the checkpoint of 2 shards is read by 4, and theirs by 1
+    "resharded:4:full:6:resume",
+    "resharded:1:full:-1:resume",
     "thaw-one:1:none:-1:no",
     "thaw-two:2:none:6:no",
     "thaw-two:2:none:-1:resume",
@@ -47,7 +50,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in metrics.TIMED} for row in found]
 
 
-MANY = ["two", "four", "sharded", "fewer", "thaw-two", "thaw-sharded"]
+MANY = ["two", "four", "sharded", "fewer", "resharded", "thaw-two", "thaw-sharded"]
 
 
 def alone(name: str) -> str:
