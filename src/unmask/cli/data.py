@@ -71,6 +71,14 @@ def add_verbs(verbs: Any) -> None:
         metavar="I/N",
         help="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
     )
+    sub.add_argument(
+        "--shard-tokens",
+        type=int,
+        default=50_000_000,
+        metavar="N",
+        help="for texts: tokens of a file (default: %(default)s), which a process reads or leaves out as a whole "
+        "(--rows.partitions of pretrain)",
+    )
     text_options(sub)
     media.add_options(sub)
     parts.add_verbs(corpus)
@@ -175,6 +183,7 @@ def _build(options: argparse.Namespace) -> Corpus:
             learn=KINDS[how.pop("kind")],
             **how,
             heldout=options.heldout,
+            shard_tokens=options.shard_tokens,
             progress=show,
         )
     print(built.summary())

@@ -80,6 +80,20 @@ def is_main() -> bool:
     return rank() == 0
 
 
+@contextmanager
+def connected() -> Iterator[None]:
+    """A context that raises UnmaskError, in one sentence, when another process of the run is lost."""
+    try:
+        yield
+    except RuntimeError as error:
+        if ranks() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise UnmaskError(
+            f"Process {rank()} lost its connection to the others, of which one ended or cannot be reached: torchrun "
+            "restarts a run from its last checkpoint with --max-restarts and --resume."
+        ) from error
+
+
 def barrier() -> None:
     """Wait until every process has called this function."""
     if dist.is_initialized():
