@@ -156,7 +156,6 @@ def trial(name: str, command: Sequence[str], out: Path, expected: dict[str, Any]
             failures.append(f"the first node ended with {status}, see {log}:\n{text[-2000:]}")
         elif first.members():
             failures.append("processes of the first node are left")
-    if os.environ.get("NODESLOG"):
         Path("/tmp/nodes-out/log.txt").write_text(text)
     notes = [line.strip(" ·") for line in text.splitlines() if "continues with" in line or "Resuming from" in line]
     failures += [f"the run never continued with {n}" for n in (1, 2)[: 1 + returns] if f"with {n}." not in text]

@@ -106,7 +106,9 @@ def test_the_cache_stays_within_its_bound(folder: Path, url: str, tmp_path: Path
     assert fetched.count("train-00000.tokens") == again + 1, "it was the first to go"
     next(iter(split))
     assert fetched.count("train-00000.tokens") == again + 1
-    with pytest.raises(UnmaskError, match=r"memory://remote/train-0000\d.\w+ has 0.00\d GB, and the cache 0.000: give"):
+    with pytest.raises(
+        UnmaskError, match=r"train-0000\d.\w+ has [\d.e-]+ GB, and the cache 1e-08: give"
+    ):
         opened(url, tmp_path / "small", 10).split("train").units(9)
 
 
@@ -264,7 +266,7 @@ def test_what_cannot_be_shared_is_said(url: str, folder: Path, tmp_path: Path, m
     with pytest.raises(UnmaskError, match=r"--rows.window must be at least 1 shard, not 0"):
         taken(data_of(splits, 0, 1, monkeypatch, window=0), 1)
     remote = [opened(url, tmp_path).split("train")]
-    with pytest.raises(UnmaskError, match=r"reads at a time have 0.0\d\d GB, and the cache 1e-06: give it more"):
+    with pytest.raises(UnmaskError, match=r"reads at a time have [\d.e-]+ GB, and the cache 1e-06: give it more"):
         data_of(remote, 0, 1, monkeypatch, cache_gb=1e-6)
     part = sum(sorted(remote[0].bytes[0::4])[-2:]) * 4.4
     data_of(remote, 0, 4, monkeypatch, cache_gb=part / 1e9, window=1)

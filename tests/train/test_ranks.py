@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 from train_toy import assert_close_rows
 
+from unmask.errors import UnmaskError
 from unmask.train import checkpoint, distributed, metrics
 
 JOBS = [
@@ -94,6 +96,35 @@ def test_all_parameters_of_several_processes_are_on_one_device(monkeypatch: pyte
     wrapped = distributed.wrap(nn.Linear(2, 2, device="meta"))
     assert {p.device.type for p in wrapped.parameters()} == {"meta"}
     assert len(list(wrapped.parameters())) == 3
+
+
+def test_several_nodes_that_restart_need_a_store_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UnmaskError, match="set the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 on every"):
+        distributed.init("cpu")
+
+
+@pytest.mark.parametrize(
+    ("error", "one_sentence"),
+    [
+        (RuntimeError("[/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"), True),
+        (torch.distributed.DistNetworkError("Broken pipe"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_a_lost_process_is_one_sentence(
+    error: RuntimeError, one_sentence: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed, "ranks", lambda: 2)
+    with pytest.raises(UnmaskError if one_sentence else RuntimeError) as caught, distributed.connected():
+        raise error
+    if one_sentence:
+        assert str(caught.value).startswith("Process 0 lost its connection to the others")
+        assert "\n" not in str(caught.value)
 
 
 def test_alone_there_is_one_rank() -> None:

@@ -58,9 +58,9 @@ class SeededBlocks(Order):
     of its units floor(n p_i / n_i) times, and for the rest the first units of a new permutation. So a single source
     contributes each unit once an epoch.
 
-    With a window, an epoch reads files of the sources one after another, in random order: each unit moves by up to the
-    length of `window` files. So about that many files are read at a time, and all sources are spread over the epoch.
-    (StreamingDataset of MosaicML moves samples in the same way, with `shuffle_algo="py1e"`.)
+    With a window, an epoch reads the files of the sources one after another, in random order, and each unit is moved by
+    up to the length of `window` files. So about that many files are read at a time, and all sources are spread over the
+    epoch. (The order "py1e" of MosaicML's StreamingDataset places the samples of a shard in a range in the same way.)
 
     targets  cost of the units that each source contributes to an epoch
     """

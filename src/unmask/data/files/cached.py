@@ -57,7 +57,7 @@ class Cache:
         """Remove the files that were not used for the longest time, until `size` bytes fit."""
         if size > self.size:
             raise UnmaskError(
-                f"{address} has {size / 1e9:.3f} GB, and the cache {self.size / 1e9:.3f}: give it more with "
+                f"{address} has {size / 1e9:.3g} GB, and the cache {self.size / 1e9:.3g}: give it more with "
                 "--rows.cache-gb."
             )
         with writing(self.folder):

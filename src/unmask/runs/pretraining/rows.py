@@ -161,7 +161,7 @@ def _check_shards(splits: Sequence[Any], rows: Rows, parts: range) -> None:
     mixed = readers * sum(sum(sizes[-most:] if most else sizes) for sizes in each)
     if mixed > rows.cache_gb * 1e9:
         raise UnmaskError(
-            f"The shards that this machine reads at a time have {mixed / 1e9:.3f} GB, and the cache "
+            f"The shards that this machine reads at a time have {mixed / 1e9:.3g} GB, and the cache "
             f"{rows.cache_gb:g}: give it more with --rows.cache-gb, or mix fewer shards with --rows.window."
         )
 
