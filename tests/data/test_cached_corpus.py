@@ -106,9 +106,7 @@ def test_the_cache_stays_within_its_bound(folder: Path, url: str, tmp_path: Path
     assert fetched.count("train-00000.tokens") == again + 1, "it was the first to go"
     next(iter(split))
     assert fetched.count("train-00000.tokens") == again + 1
-    with pytest.raises(
-        UnmaskError, match=r"train-0000\d.\w+ has [\d.e-]+ GB, and the cache 1e-08: give"
-    ):
+    with pytest.raises(UnmaskError, match=r"train-0000\d.\w+ has [\d.e-]+ GB, and the cache 1e-08: give"):
         opened(url, tmp_path / "small", 10).split("train").units(9)
 
 
