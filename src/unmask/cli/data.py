@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 READING: dict[str, Any] = {"per": "blank-line", "column": "text", "encoding": None}
 """How texts are read by default."""
 
+SHARD_TOKENS = 50_000_000
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 
 
@@ -74,7 +75,7 @@ def add_verbs(verbs: Any) -> None:
     sub.add_argument(
         "--shard-tokens",
         type=int,
-        default=50_000_000,
+        default=SHARD_TOKENS,
         metavar="N",
         help="for texts: tokens of a file (default: %(default)s), which a process reads or leaves out as a whole "
         "(--rows.partitions of pretrain)",
@@ -253,7 +254,7 @@ def _build_once(folder: Path, said: str, **options: Any) -> None:
     with alone(folder):
         if not (folder / "manifest.json").is_file():
             print(said)
-            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT))
+            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT, shard_tokens=SHARD_TOKENS))
 
 
 def _next_run(options: argparse.Namespace, built: Corpus) -> str:

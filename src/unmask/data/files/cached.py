@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from unmask.data.files.corpora import Checked
-from unmask.data.files.remote import BLOCK, Address, place
+from unmask.data.files.remote import BLOCK, Address, is_address
 from unmask.errors import UnmaskError
 from unmask.files import MANIFEST, alone, atomic, atomic_folder, writing
 
@@ -102,7 +102,7 @@ class Cached:
             raise UnmaskError(f"{address / MANIFEST} does not describe a corpus, or is damaged.") from None
         if any(Path(name).name != name for name in names):
             raise UnmaskError(f"{address / MANIFEST} is damaged: it names files of other folders.")
-        folder = self.cache.folder / f"corpus-{hashlib.sha256(content).hexdigest()[:16]}"
+        folder = self.cache.folder / f"corpus-{hashlib.sha256(content).hexdigest()[:16]}" / address.name
         with alone(folder):
             if not folder.is_dir():
                 with atomic_folder(folder) as new:
@@ -137,7 +137,7 @@ def through_cache(folder: Path | str, cache: str | None, gigabytes: float) -> An
 
     Raises UnmaskError for a cache without room, and those of `Address`.
     """
-    if not isinstance(place(folder), Address):
+    if not is_address(folder):
         return folder
     if gigabytes <= 0:
         raise UnmaskError(f"--rows.cache-gb must be above 0, not {gigabytes:g}.")
