@@ -3,7 +3,7 @@
     python benchmarks/corpus_parts.py --texts shared/data/books --megabytes 200 --parts 1 2 4
 
 Each stage is a process of its own. Prints a table in Markdown: processor seconds, so that other work on the machine
-does not count; MB of text per second; largest resident memory.
+does not count; MB of text per second; largest resident memory. `--peer` adds `corpus_peer.py` (needs `datasets`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("parts-benchmark"), help="is removed at the end")
+    parser.add_argument("--peer", action="store_true", help="also measure `tokenizers` and `datasets` alone")
     options = parser.parse_args()
     texts = options.folder / "texts"
     texts.mkdir(parents=True)
@@ -40,31 +41,40 @@ def main() -> None:
             size = pool.apply(write, (texts, options.texts, options.seed, options.megabytes * 1_000_000))
         print(f"{size / 1e6:,.0f} MB of text, seed {options.seed}\n")
         print("| stage | processor s | MB/s | largest memory, MB |\n|---|---|---|---|")
-        for name, seconds, peak in stages(options.folder, texts, options.parts):
+        for name, seconds, peak in stages(options.folder, texts, options.parts, options.peer):
             print(f"| {name} | {seconds:,.1f} | {size / 1e6 / seconds:,.1f} | {peak:,.0f} |", flush=True)
     finally:
         shutil.rmtree(options.folder)
 
 
-def stages(folder: Path, texts: Path, counts: list[int]) -> Iterator[tuple[str, float, float]]:
+def stages(folder: Path, texts: Path, counts: list[int], peer: bool) -> Iterator[tuple[str, float, float]]:
     """(stage, processor seconds of all its processes, MB of the largest one); raises SystemExit if corpora differ."""
     vocabulary, found = folder / "vocabulary", set()
-    yield "vocabulary", *run("vocabulary", texts, "--out", vocabulary)
+    yield "vocabulary", *unmask("vocabulary", texts, "--out", vocabulary)
+    if peer:
+        file, script = folder / "peer.json", Path(__file__).with_name("corpus_peer.py")
+        yield "vocabulary by tokenizers", *run(script, "vocabulary", texts, file)
+        yield "ids by datasets and tokenizers", *run(script, "build", texts, file, folder / "peer")
     for count in counts:
         out = folder / f"corpus-{count}"
         build = ["build", texts, "--tokenizer", vocabulary, "--out", out, "--part"]
-        taken = [run(*build, f"{number}/{count}") for number in range(1, count + 1)]
+        taken = [unmask(*build, f"{number}/{count}") for number in range(1, count + 1)]
         yield f"parts of {count}", sum(one[0] for one in taken), max(one[1] for one in taken)
-        yield f"merge of {count}", *run("merge", out)
+        yield f"merge of {count}", *unmask("merge", out)
         found.add(tuple(hashlib.sha256(path.read_bytes()).digest() for path in sorted(out.iterdir())))
         shutil.rmtree(out.with_name(f"{out.name}.parts"))
     if len(found) > 1:
         raise SystemExit("The corpora differ.")
 
 
+def unmask(*arguments: object) -> tuple[float, float]:
+    """`run` of a command of `unmask corpus`."""
+    return run("-m", "unmask", "corpus", *arguments)
+
+
 def run(*arguments: object) -> tuple[float, float]:
-    """The processor seconds of `unmask corpus`, and its largest resident memory in MB."""
-    command = [sys.executable, "-m", "unmask", "corpus", *map(str, arguments)]
+    """The processor seconds of a Python process, and its largest resident memory in MB."""
+    command = [sys.executable, *map(str, arguments)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     if status:

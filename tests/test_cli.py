@@ -45,6 +45,9 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
             ["finetune", "--task", "clasification"],
             "no task 'clasification'; did you mean 'classification'?",
         ),
+        (["finetune", "--task", "NER"], "There is no task 'NER': it is called 'tagging' here."),
+        (["finetune", "--task", "sentiment_analysis"], "it is called 'classification' here."),
+        (["pretrain", "bert-tiny", "--corpus", "corpora/nope"], "There is no corpus corpora/nope. Build one: unmask"),
         (
             ["finetune", "--model", "--train", "x"],
             "--model: expected one argument; see unmask finetune --help",
@@ -552,8 +555,18 @@ def test_columns_have_the_names_that_fine_tuning_has_for_them(monkeypatch, capsy
         return {}
 
     monkeypatch.setattr("unmask.runs.finetuning.evaluate", evaluate)
-    main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", "--rows.text", "review", "--label", "stars"])
-    assert asked == [("review", "stars")]
+    for name in ("--text", "--rows.text"):
+        main(["evaluate", "--model", "m", "--data", "d.tsv", "--json", name, "review", "--label", "stars"])
+    assert asked == [("review", "stars")] * 2
+    for given, said in (
+        ([], "Give what to score"),
+        (["--data", "d.tsv", "--text", "a", "b"], "one column of --data"),
+        (["--pairs", "a.tsv", "--text", "a"], "--text is text to score"),
+        (["--minimal-pairs", "a.jsonl", "--text", "a"], "--text is text to score"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["evaluate", "--model", "m", *given])
+        assert said in capsys.readouterr().err
 
 
 def test_text_is_read_from_arguments_a_file_or_standard_input(folder, monkeypatch):
@@ -781,6 +794,23 @@ def test_one_document_makes_a_corpus_that_can_be_learned_from(folder, capsys):
     (folder / "line.txt").write_text("One sentence alone.\n")
     main(["corpus", "build", "--data", "line.txt", "--out", "one", "--vocabulary-size", "40"])
     assert "  No text is held out" in capsys.readouterr().out
+
+
+def test_a_whole_book_that_is_held_out_is_said(folder, capsys):
+    for name in ("one", "two"):
+        (folder / f"{name}.txt").write_text("".join(f"This is line {i} of the book {name}.\n\n" for i in range(30)))
+    build = ["corpus", "build", "--data", "one.txt", "two.txt", "--vocabulary-size", "60", "--heldout", "0.1", "--out"]
+    main([*build, "whole", "--per", "file"])
+    said = capsys.readouterr().out
+    assert "  1 of 2 documents, with 50% of the text, held out in place of 10%" in said
+    assert "--per blank-line makes each paragraph a document" in said
+    main([*build, "parts"])
+    said = capsys.readouterr().out
+    assert "in place of 10%" not in said
+    assert "pretrain bert-mini --sentences none --corpus parts" in said  # every paragraph is one sentence
+    with pytest.raises(SystemExit):
+        main(["pretrain", "bert-tiny", "--corpus", "other"])
+    assert "There is no corpus other; there are parts, whole. Build one" in capsys.readouterr().err
 
 
 def test_every_verb_that_reads_text_files_takes_their_encoding():

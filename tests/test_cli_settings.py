@@ -16,6 +16,7 @@ from unmask.cli.settings import toml
 from unmask.config import flatten
 from unmask.runs import recipes
 from unmask.runs.finetuning import FineTuning
+from unmask.runs.finetuning.report import doubts
 from unmask.runs.report import weakness
 
 
@@ -210,6 +211,15 @@ def test_a_fine_tuned_folder_is_compared_with_its_baseline(accuracy, said, tmp_p
     assert _references(FineTuning().replace(rows=rows), tmp_path) == ([command] if said else [])
     (tmp_path / "results.json").write_text(json.dumps(results | {"kept": 5}))
     assert weakness(tmp_path) is None  # damaged
+
+
+@pytest.mark.parametrize(("rows", "doubted"), [(2_498, True), (2_504, False)])
+def test_a_gain_within_its_standard_error_is_doubted(rows, doubted):
+    """sqrt(0.51 * 0.49 / n) = 0.01, the gain, at n = 2,499."""
+    seeds = [{"seed": 0, "dev": {"accuracy": 0.51}}]
+    results = {"metric": "accuracy", "baseline": {"dev": {"accuracy": 0.5}}, "seeds": seeds, "kept": 0}
+    said = doubts(results | {"rows": {"dev": rows}})
+    assert [("within a standard error (0.0100)" in one, "--lr" in one) for one in said] == [(True, True)] * doubted
 
 
 def test_a_next_command_beside_data_is_for_a_person_alone(monkeypatch, capsys):

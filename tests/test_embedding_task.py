@@ -177,6 +177,11 @@ def test_the_loss_for_rows(rows, name, expected):
         (pairs("3", "3"), None, "Scores from 3 to 3 are no range"),
         (pairs("", ""), "cosine", "a.tsv:1 and the rows after it are positives, which the loss 'cosine' cannot use"),
         (pairs("yes", "no"), "triplet", "cannot use"),
+        (
+            pairs("1", "2.5"),
+            "softmax",
+            "a.tsv:1 and the rows after it have scores, but the loss 'softmax' learns classes",
+        ),
         (pairs("1", "2"), "cosin", "cosine"),
         (pairs("yes", "yes"), None, "two or more different labels"),
     ],

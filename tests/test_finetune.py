@@ -22,6 +22,8 @@ from unmask.huggingface.table import as_heads
 from unmask.models.bert import Bert
 from unmask.runs.evaluation import evaluate, render_evaluation
 from unmask.runs.finetuning import FineTuning, Fit, finetune, fit
+from unmask.runs.finetuning.encoder import prepare, usual_rate
+from unmask.runs.finetuning.prepared import Notes
 from unmask.runs.finetuning.report import render_result
 from unmask.serve import predictor_of
 from unmask.tasks import Classification, Encoded, MultiLabel, Regression, Tagging
@@ -302,6 +304,27 @@ def test_without_a_dev_file_some_rows_are_held_out(trunk, files, tmp_path):
     settings = FineTuning().override({"model": trunk, "train": files / "train.tsv", "epochs": 1, "device": "cpu"})
     finetune(settings, tmp_path / "run", display=display)
     assert any("10 rows" in note and "the same share of each class" in note for note in display.notes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rate", "said"),
+    [
+        ({}, 1e-3, "The default learning rate is 0.001, as the model is only 32 wide; --lr sets another."),
+        ({"lr": 5e-5}, 5e-5, ""),
+        ({"strategy": "frozen"}, 1e-3, "With the strategy frozen, the default learning rate is 0.001."),
+        ({"strategy": "frozen", "lr": 5e-5}, 5e-5, ""),
+    ],
+)
+def test_the_default_rate_depends_on_the_width_and_a_given_one_is_kept(trunk, files, fields, rate, said):
+    notes = Notes(None)
+    found = prepare(config(trunk, files, **{"lr": "none", **fields}), notes).config
+    assert found.fit.optimizer.lr == rate
+    assert [note for note in notes.notes if "learning rate" in note] == ([said] if said else [])
+
+
+def test_a_narrower_model_has_a_rate_as_many_times_that_of_bert_base():
+    rates = {64: 6e-4, 128: 3e-4, 256: 1.5e-4, 384: 1e-4, 768: 5e-5, 1_024: 5e-5}
+    assert {width: usual_rate(width) for width in rates} == rates
 
 
 def test_dev_rows_of_a_single_class_are_said(trunk, files, tmp_path):

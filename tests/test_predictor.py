@@ -795,7 +795,7 @@ def test_a_squad_file_becomes_predictions(reader, tmp_path, capsys, monkeypatch)
     ]
 
 
-def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
+def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path, capsys):
     lines, out = tmp_path / "lines.jsonl", tmp_path / "predictions.json"
     item = {"question": "who", "context": "people talk"}
     for folder, items, message in (
@@ -817,14 +817,21 @@ def test_what_cannot_be_written_is_refused(reader, classifier, tmp_path):
         with pytest.raises(UnmaskError, match="could not be written"):
             write_predictions(answers, **places)
     assert next(answers)  # none was asked for
+    for file in ("a.xlsx", "answers.json"):
+        with pytest.raises(SystemExit):
+            main(["predict", "--model", str(classifier), "--file", "missing.txt", "--out", str(tmp_path / file)])
+        assert f"{file} can hold only" in capsys.readouterr().err
 
 
-def test_files_of_choices(chooser, tmp_path):
+def test_files_of_choices(chooser, tmp_path, capsys):
     path = tmp_path / "swag.csv"
     path.write_text("sent1,sent2,ending0,ending1,label\nthe film,was,good,bad,0\npeople,who,talk,returns,1\n")
     predictor = Predictor(chooser)
     (asked, answer), _ = predictor.answers_to(predictor.rows_in(path))
     assert asked == "was"
+    with pytest.raises(SystemExit):
+        main(["predict", "--model", str(chooser), "--file", str(path), "--out", str(tmp_path / "a.jsonl")])
+    assert "are not lines: leave --out out" in capsys.readouterr().err
     alone = Predictor(chooser)([{"context": "the film", "question": "was", "choices": ["good", "bad"]}])[0]
     assert answer == near(alone)
     assert QuestionAnswering.rows_in(path) is Classification.rows_in(path) is None

@@ -20,8 +20,9 @@ from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError, plural
 from unmask.models import T5
 from unmask.runs import probes, recipes, report
-from unmask.runs.pretraining.evaluation import plateau, too_few
+from unmask.runs.pretraining.evaluation import plateau
 from unmask.runs.pretraining.run import Pretrain, warm_start
+from unmask.train.calibrate import too_few
 from unmask.train.display import Terminal
 from unmask.train.events import Evaluated
 from unmask.train.metrics import TIMED
@@ -367,6 +368,7 @@ def test_a_run_whose_minutes_are_too_short_says_so(folder, tmp_path):
     assert resumed.summary(resumed.run()).splitlines()[1:] == again.summary(result).splitlines()[1:]
     assert too_few(99, None) is None
     assert too_few(100, 1.0) is None
+    assert "raise --minutes to about 15, for 100 steps" in (too_few(34, 5.0) or "")
 
 
 def test_every_recipe_is_found_and_its_nearest_is_named():

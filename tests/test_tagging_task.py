@@ -22,12 +22,38 @@ from unmask.models.bert import Bert, Roberta
 from unmask.runs.finetuning import Fit, fit
 from unmask.serve import Predictor
 from unmask.tasks import ClassLoss, Tagging, needs_segments, scheme_of, task_of
-from unmask.tasks.tagging import Chosen, check_segments, probabilities
+from unmask.tasks.tagged_words import check_segments
+from unmask.tasks.tagging import Chosen, probabilities
 from unmask.train.optim import Optimizer
 
 IOB2 = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 WORDS = ("the", "film", "was", "good", "and", "plot", "bad", "with", "people", "who", "talk")
 TOKENIZER = Tokenizer.train([" ".join(WORDS)] * 3, 120)
+
+
+def test_a_file_of_tagged_words_has_a_row_for_each_sentence(tmp_path):
+    (tmp_path / "test.txt").write_text("Rome B-LOC\nis O\n\nit O\n")
+    rows = Tagging.rows_in(tmp_path / "test.txt")
+    assert [(row.words, row.tags) for row in rows] == [(("Rome", "is"), ()), (("it",), ())]
+    (tmp_path / "texts.txt").write_text("Rome is big .\n\nit is .\n")
+    assert Tagging.rows_in(tmp_path / "texts.txt") is None
+
+
+def test_a_vocabulary_without_capitals_is_noted_for_names():
+    rows = [Row("Ann of Rome", words=("Ann", "of", "Rome"), tags=("B-PER", "O", "B-LOC"))]
+    cased, lower = Tokenizer.train(["Ann of Rome"], 60, cased=True), Tokenizer.train(["Ann of Rome"], 60)
+
+    def notes(labels, rows, tokenizer):
+        task = Tagging(labels)
+        return task.for_training(task.encode(rows, tokenizer, 32), tokenizer).notes
+
+    [note] = notes(IOB2, rows, lower)
+    assert note.startswith("Of the words with a tag other than O, 100% begin with a capital")
+    assert notes(IOB2, rows, cased) == ()
+    small = [Row("a film", words=("a", "film"), tags=("O", "B-LOC"))]
+    assert notes(IOB2, small, lower) == ()
+    parts = [Row("Ann of", words=("Ann", "of"), tags=("NOUN", "ADP"))]
+    assert notes(("NOUN", "ADP"), parts, lower) == ()
 
 
 def build(task, *, config=Bert, length=64, seed=3, crf=1.0, **fields):

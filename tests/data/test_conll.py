@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.data.labelled import dataset
-from unmask.data.labelled.conll import read_conll
+from unmask.data.labelled.conll import holds, read_conll
 from unmask.errors import UnmaskError
 
 
@@ -50,6 +50,29 @@ def test_conll_2003(write):
     assert found.columns == {"words": "column 1", "tags": "column 4"}
     assert found.notes == ()
     assert found.rows[0].text == "EU rejects"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("eng.testa.gz", CONLL2003, True),
+        ("a.txt", "Rome B-loc\nis O\n\n. O\n", True),
+        ("a.tsv", "New York\tB-LOC\nis\tO\n", True),
+        ("a.tsv", "## id\tRome is\nRome\tB-LOC\n \tO\nis\tO\n", True),
+        ("a.txt", "The DT\ndog NN\n. .\n", True),
+        ("a.conllu", "words alone", True),
+        ("a.txt", "The dog barks .\nThe cat sleeps .\n\nIt is good .\n", False),
+        ("a.txt", "The dog\nA cat\n", False),
+        ("a.txt", "고양이 좋다\n개가 좋다\n", False),
+        ("a.txt", "in 1999\nin 2000\n", False),
+        ("a.txt", "HELLO WORLD\n", False),
+        ("a.txt", "Rome B-LOC\nis\n", False),
+        ("a.jsonl", '{"words": ["A"]}\n{"words": ["B"]}\n', False),
+        ("empty.txt", "", False),
+    ],
+)
+def test_words_with_tags_are_told_from_texts(write, name, text, expected):
+    assert holds(write(name, text)) == expected
 
 
 @pytest.mark.parametrize(

@@ -193,10 +193,10 @@ BAD = {
     "empty": ("", {}, "it is empty"),
     "no rows": ("question\tpassage\n", {}, "rows.tsv has no rows"),
     "ragged": ("question\tpassage\na\tb\nc\n", {}, "rows.tsv:3 has 1 field,"),
-    "unknown names": ("x\ty\na\tb\n", {}, "no columns of pairs .* x, y"),
+    "unknown names": ("x\ty\na\tb\n", {}, r"no columns of pairs .* with --text and --pair .* x, y"),
     "unknown column": ("question\tpassage\na\tb\n", {"text": "queston", "pair": "passage"}, "did you mean 'question'"),
-    "text alone": ("question\tpassage\na\tb\n", {"text": "question"}, r"second text \(pair\)"),
-    "pair alone": ("question\tpassage\na\tb\n", {"pair": "passage"}, r"first text \(text\)"),
+    "text alone": ("question\tpassage\na\tb\n", {"text": "question"}, r"second text with --pair \(pair= in Python\)"),
+    "pair alone": ("question\tpassage\na\tb\n", {"pair": "passage"}, r"first text with --text \(text= in Python\)"),
     "label and negative": (
         "question\tpassage\tx\ty\na\tb\tc\td\n",
         {"negative": "x", "label": "y"},

@@ -10,9 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.data.collate import pack
+from unmask.data.text import corpus
+from unmask.data.text.reading import TextDocument
 from unmask.errors import UnmaskError
 from unmask.models.bert import Bert
-from unmask.objectives import Joint, MaskedLM, NextSentence, SentenceOrder
+from unmask.objectives import (
+    Joint,
+    MaskedLM,
+    MaskedLMConfig,
+    NextSentence,
+    NextSentenceConfig,
+    SentenceOrder,
+    SentenceOrderConfig,
+)
 from unmask.objectives.language_modeling import spans
 from unmask.objectives.sequences import runs
 from unmask.types import Batch, Document, Example
@@ -193,6 +203,27 @@ def test_a_true_pair_reads_on_and_a_random_one_comes_from_elsewhere():
 
 def test_next_sentence_draws_no_pair_from_a_single_piece():
     assert NextSentence(join).sample([Document([np.arange(5, 9)] * 4, 0)], 32, np.random.default_rng(0)) == []
+
+
+@pytest.mark.parametrize("kind", [NextSentenceConfig, SentenceOrderConfig])
+def test_documents_of_one_sentence_are_counted_and_said(kind, tmp_path):
+    """Counted by hand: of the documents below, the first `alone` have one sentence."""
+
+    def split(alone, longer):
+        texts = [f"A short text {i}." for i in range(alone)]
+        texts += [f"First part {i} here. Then the second part {i}." for i in range(longer)]
+        folder = tmp_path / f"{alone}-{longer}"
+        documents = [TextDocument(text, str(i)) for i, text in enumerate(texts)]
+        return corpus.build(documents, folder, vocabulary_size=60, heldout=0.0).split("train")
+
+    mixed = split(3, 9)
+    assert (mixed.single, mixed.documents) == (3, 12)
+    (said,) = kind().check_data([mixed])
+    assert said.startswith("3 of 12 documents have one sentence")
+    assert "--sentences none" in said
+    assert kind().check_data([split(1, 11)]) == []
+    assert MaskedLMConfig(sentences=kind()).check_data([mixed]) == [said]
+    assert kind().check_data([split(6, 0)])[0].startswith("6 of 6 documents")
 
 
 def test_pieces_of_a_document_that_fills_a_block_stand_in_for_other_documents():

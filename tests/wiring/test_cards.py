@@ -30,6 +30,7 @@ from unmask.models.bert import Bert
 from unmask.objectives import registry
 from unmask.runs import cards as of_runs
 from unmask.runs.finetuning import FineTuning, finetune
+from unmask.runs.finetuning.report import doubts
 from unmask.runs.pretraining import Pretrain, Pretraining
 from unmask.runs.translation.config import Translation
 from unmask.runs.translation.run import TrainTranslation
@@ -103,7 +104,9 @@ def test_finetuning_and_what_a_person_edits(pretrained, tmp_path, monkeypatch):
     assert "train: 64 rows of `train.tsv`" in text
     assert "It was trained from `encoder`, a model of the recipe bert-tiny." in text
     assert "Its 2 labels: 0, 1." in text
-    assert ("has hardly learned" in text) == (result.seeds[0]["dev"]["accuracy"] <= result.baseline["dev"]["accuracy"])
+    assert "- f1 is that of the label 1." in text
+    assert ("has hardly learned" in text) == bool(doubts(result.to_dict()))
+    assert result.rows == {"train": 64, "dev": 24, "test": 24}
     assert "'label'" in run_code(out, monkeypatch)
     opened = opened_by(out, "text-classification")
     assert write_card(out, Card(), opened)  # as it was written here
@@ -169,7 +172,8 @@ def test_a_sentence_encoder(pretrained, tmp_path, monkeypatch):
     settings = {"pooling": "mean", "normalise": True}
     huggingface.save(tmp_path / "vectors", loaded.model, loaded.tokenizer, settings=settings)
     write_card(tmp_path / "vectors", Card(pipeline="sentence-similarity"), opened_by(tmp_path / "vectors"))
-    data, _, _ = metadata(tmp_path / "vectors")
+    data, _, text = metadata(tmp_path / "vectors")
+    assert ("no pooler" in text) == (loaded.model.pooler is None)
     assert (data.library_name, data.pipeline_tag) == ("sentence-transformers", "sentence-similarity")
     assert run_code(tmp_path / "vectors", monkeypatch).startswith("tensor")
 

@@ -11,6 +11,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from command_line import run_cli
@@ -89,8 +90,32 @@ def test_a_model_is_scored_on_rows_as_on_a_file(tuned, place):
     assert rows.baseline["accuracy"] == 0.5
     assert repr(rows).startswith("<Scored: accuracy ")
     assert "accuracy" in rows._repr_html_()
+    assert dict(unmask.evaluate(run.folder, place[1] / "test.tsv", text="sentence", quiet=True)) == dict(file)
     with pytest.raises(UnmaskError, match="Give one of data"):
         unmask.evaluate(run.folder)
+
+
+def test_rows_from_memory_are_named_by_their_numbers(tuned):
+    run, _ = tuned
+    assert unmask.evaluate(run.folder, reviews(4, 3)).facts["description"].startswith("The table given: 4 rows")
+    for rows, said in (
+        ([*reviews(2, 3), ("a film", "2")], r"^Row 3 has the label '2'"),
+        ([{"body": "a film", "label": "1"}], "^The table given has no column of texts"),
+    ):
+        with pytest.raises(UnmaskError, match=said):
+            unmask.evaluate(run.folder, rows)
+
+
+def test_values_in_the_wrong_place_are_named(encoder, tuned, tmp_path):
+    predictor = unmask.Predictor(tuned[0].folder)
+    for call, said in (
+        (lambda: unmask.pretrain(TEXTS, "bert-tiny"), "first value of unmask.pretrain is the name of a recipe"),
+        (lambda: unmask.train(TEXTS, "transformer-tiny"), "first value of unmask.train is the name of a system"),
+        (lambda: unmask.finetune(reviews(8, 1), encoder, out=tmp_path / "run"), "not by a value of the type list"),
+        (lambda: unmask.evaluate(predictor, reviews(8, 1)), "not by a value of the type Predictor"),
+    ):
+        with pytest.raises(UnmaskError, match=said):
+            call()
 
 
 def test_a_predictor_says_what_it_is(tuned):
@@ -108,6 +133,10 @@ def test_a_predictor_says_what_it_is(tuned):
         ({"train": [("a", "b", "c")]}, "Row 1 must be a dictionary"),
         ({"train": []}, "no rows in train"),
         ({"train": ["a", "b"]}, "have only texts; add a column of labels; in Python, give (text, label) tuples or "),
+        (
+            {"train": [(f"{i}", f"a film {i}") for i in range(20)]},
+            "a label of its own, such as 'a film 0': are text and",
+        ),
         ({"train": 3}, "a path or rows, not a value of the type int"),
         ({"train": [{"text": object(), "label": 1}]}, "Row 1 of train has a value of the type object"),
     ],
@@ -342,6 +371,12 @@ def test_an_embedder_gives_the_vectors_of_the_predictor(encoder, tmp_path):
     assert embed("a film") == pytest.approx(expected, abs=1e-6)
     assert embed.similarity(["a film"], ["a film", "a plot"])[0, 0] == pytest.approx(1, abs=1e-5)
     assert embed.similarity("a film", "a film").shape == (1, 1)
+    assert embed.similarity(vectors.astype(np.float64), "a plot") == pytest.approx(
+        embed.similarity(["a film", "a plot"], ["a plot"]), abs=1e-6
+    )
+    assert embed.similarity(vectors[0], np.array(["a film"])) == pytest.approx(np.ones((1, 1)), abs=1e-5)
+    with pytest.raises(UnmaskError, match=rf"{embed.width} numbers each, but the array is \(2, 3\)"):
+        embed.similarity(np.ones((2, 3)), "a film")
     embed.predictor.model.load_state_dict({k: v * 0 for k, v in embed.predictor.model.state_dict().items()})
     assert embed.similarity("a film", ["a film", "a plot"]).tolist() == [[0, 0]]
     assert embed.note == ""

@@ -421,7 +421,7 @@ def test_a_signal_ends_it_without_results_and_it_goes_on(tuned: Path, tmp_path: 
     ("asked", "expected"),
     [
         ({}, ADAFACTOR.replace(lr=5e-3)),
-        ({"algorithm": "adafactor", "lr": 5e-5}, ADAFACTOR),
+        ({"algorithm": "adafactor", "lr": 5e-5}, ADAFACTOR.replace(lr=5e-5)),
         ({"weight_decay": 0.1, "clip": 2.0}, ADAFACTOR.replace(lr=5e-3, weight_decay=0.1, clip=2.0)),
         ({"algorithm": "adamw"}, Optimizer(algorithm="adamw", lr=5e-3)),
         ({"algorithm": "muon"}, Optimizer(algorithm="muon", lr=5e-3)),

@@ -1,4 +1,4 @@
-"""Verbs of finished models: evaluate, predict, and the two for GLUE, glue submit and glue table."""
+"""Verbs of finished models: evaluate, predict, and those for GLUE (`cli.glue`)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unmask.cli import many, translation
+from unmask.cli import glue, many, translation
 from unmask.cli.data import print_losses
 from unmask.cli.ending import suggest
 from unmask.cli.help import add_field, add_fields, offer
 from unmask.cli.labelled import benchmarks, prompted
 from unmask.cli.options import answering_options, backend_option, encoding_option, reading, text_options
-from unmask.cli.parser import ALL, Parser, add_group, add_hidden, add_verb, given_lines, of_rows, say
+from unmask.cli.parser import ALL, Parser, add_verb, given_lines, of_rows, say
 from unmask.cli.searching import search_options, searching
 from unmask.cli.signals import of_record, record_options
 from unmask.errors import UnmaskError, plural
@@ -41,11 +41,7 @@ _MODES = {
 def add_verbs(verbs: Any) -> None:
     _add_evaluate(verbs)
     _add_predict(verbs)
-    glue = add_group(verbs, "glue", "submit to the GLUE benchmark, or print its table")
-    _submit_options(add_verb(glue, "submit", _submit, SUBMIT))
-    _table_options(add_verb(glue, "table", _glue_table, TABLE))
-    _submit_options(add_hidden(verbs, "submit", _submit))
-    _table_options(add_hidden(verbs, "glue-table", _glue_table))
+    glue.add_verbs(verbs)
 
 
 def _add_evaluate(verbs: Any) -> None:
@@ -63,7 +59,7 @@ def _add_evaluate(verbs: Any) -> None:
     )
     sub.more_help = _evaluating_help
     data = sub.group("what goes in")
-    what = data.add_mutually_exclusive_group(required=True)
+    what = data.add_mutually_exclusive_group()
     what.add_argument("--data", metavar="FILE", help="labelled rows")
     what.add_argument(
         "--pairs",
@@ -72,24 +68,23 @@ def _add_evaluate(verbs: Any) -> None:
         help="pairs of texts: two aligned files, one table, a file of dialogues, trees or commands, or dates",
     )
     what.add_argument(
-        "--text",
-        nargs="+",
-        metavar="FILE",
-        help="text whose perplexity under a language model is computed (to name the text column of labelled rows, use "
-        "--rows.text)",
-    )
-    what.add_argument(
         "--minimal-pairs",
         nargs="+",
         metavar="FILE",
         help="pairs of a grammatical and an ungrammatical sentence, in the format of BLiMP",
+    )
+    data.add_argument(
+        "--text",
+        nargs="+",
+        metavar="FILE",
+        help="text whose perplexity under a language model is computed; with --data: the name of the column of the "
+        "text, if it does not have a usual one",
     )
     text_options(data)
     model = sub.group("the model")
     model.add_argument("--model", required=True, metavar="FOLDER", help="a model folder")
     answering_options(model)
     rows = sub.group("with --data")
-    add_field(rows, "--rows.text", "NAME", "column of the text, if it does not have the usual name")
     add_field(rows, "--pair", "NAME", "column of the second text of a pair")
     add_field(rows, "--label", "NAME", "column of the label")
     offer(add_field(rows, "--benchmark", "NAME", "the public data set that the folder holds"), benchmarks)
@@ -170,8 +165,8 @@ def _add_predict(verbs: Any) -> None:
         "--file",
         metavar="FILE",
         help="a file with one text a line (for a model trained on pairs, a tab separates the two texts) or one JSON "
-        "object a line; a blank line gives an empty line, or null with --json; for questions also a SQuAD file, for "
-        "choices also SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
+        "object a line; a blank line gives an empty line, or null with --json; for tags also CoNLL, for questions a "
+        "SQuAD file, for choices SWAG, ARC or DREAM; with --out FILE.parquet or FILE.jsonl also Parquet",
     )
     encoding_option(data)
     record_options(data)
@@ -200,24 +195,10 @@ def _add_predict(verbs: Any) -> None:
     )
 
 
-SUBMIT = "Predict the test rows of GLUE, and write the files of a submission."
-TABLE = "Print the GLUE score of fine-tuned folders, on their dev rows."
-
-
-def _submit_options(sub: Parser) -> None:
-    sub.add_argument("--models", nargs="+", required=True, metavar="[TASK=]FOLDER", help="fine-tuned folders")
-    sub.add_argument("--data", required=True, metavar="FOLDER", help="folder of GLUE, with one folder for each task")
-    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the files and submission.zip")
-    answering_options(sub)
-
-
-def _table_options(sub: Parser) -> None:
-    sub.add_argument("results", nargs="+", metavar="[TASK=]RESULTS", help="folders, results.json, or evaluate --json")
-    sub.add_argument("--wnli", action="store_true", help="include WNLI, which published averages leave out")
-
-
 def _evaluate(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     _check_modes(options)
+    if options.data and options.text:
+        overrides, options.text = {"text": options.text[0], **overrides}, None
     if options.pairs:
         translation.evaluate(options, overrides)
         if options.shots is None:
@@ -273,7 +254,11 @@ def _labelled_scores(options: argparse.Namespace, rows: dict[str, str]) -> Score
 
 def _check_modes(options: argparse.Namespace) -> None:
     """Raises UnmaskError for an option of another mode of evaluation, which would have no effect."""
-    given = next(mode for mode in _MODES if getattr(options, mode) is not None)
+    given = next((mode for mode in _MODES if getattr(options, mode) is not None), None)
+    if given is None:
+        raise UnmaskError("Give what to score: --data, --pairs, --text or --minimal-pairs.")
+    if options.text and (options.pairs or options.minimal_pairs or (options.data and len(options.text) > 1)):
+        raise UnmaskError("--text is text to score, without --pairs and --minimal-pairs, or one column of --data.")
     for mode, names in _MODES.items():
         for name in set(names) - set(_MODES[given]):
             value = getattr(options, name)
@@ -332,7 +317,7 @@ def _ready(options: argparse.Namespace) -> Ready:
 
 
 def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.serve import WrittenPredictor, predictor_of, write_predictions
+    from unmask.serve import WrittenPredictor, check_out, predictor_of, write_predictions
 
     if options.na_prob_file and not options.out:
         raise UnmaskError("--na-prob-file needs a file of answers: add --out FILE.")
@@ -347,6 +332,8 @@ def _predict(options: argparse.Namespace, _: dict[str, str]) -> None:
         return
     if options.na_prob_file and isinstance(predictor, WrittenPredictor):
         raise UnmaskError("A T5 gives no probability of 'no answer': leave --na-prob-file out.")
+    if options.out:
+        check_out(predictor.form, options.out)
     rows = None
     if options.file and not options.texts:
         rows = predictor.rows_in(options.file, options.encoding)
@@ -383,16 +370,3 @@ def _texts(options: argparse.Namespace) -> Iterator[str]:
         if not text.strip():
             raise UnmaskError(f"Text {number} is empty.")
         yield text
-
-
-def _submit(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.runs.leaderboard import submit
-
-    where = {"device": options.device, "precision": options.precision}
-    submit(options.models, Path(options.data), Path(options.out), say=print, **where)
-
-
-def _glue_table(options: argparse.Namespace, _: dict[str, str]) -> None:
-    from unmask.runs.leaderboard import table
-
-    print(table(options.results, wnli=options.wnli).table)

@@ -15,15 +15,14 @@ from unmask.cli.options import (
     HELDOUT,
     PER,
     USUAL,
-    data_options,
+    corpus_options,
     print_losses,
     reading,
     text_options,
-    vocabulary_options,
     vocabulary_settings,
 )
 from unmask.cli.parser import add_group, add_verb
-from unmask.errors import unknown
+from unmask.errors import plural, unknown
 from unmask.files import MANIFEST
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 READING: dict[str, Any] = {"per": "blank-line", "column": "text", "encoding": None}
 """How texts are read by default."""
 
+MUCH = 3  # times the share of held-out text that was asked for: a sentence says so
 SHARD_TOKENS = 50_000_000
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 
@@ -61,16 +61,14 @@ def add_verbs(verbs: Any) -> None:
         _corpus_build,
         "Train a vocabulary and write the text as tokens, or write pictures, recordings or records of sensors decoded.",
     )
-    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)")
-    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the corpus")
-    vocabulary_options(sub)
-    sub.add_argument(
-        "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
+    corpus_options(
+        sub,
+        data="files, folders, hub:NAME or addresses such as s3://bucket/folder (default: the embedded corpus)",
+        out="folder for the corpus",
+        part="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
     )
     sub.add_argument(
-        "--part",
-        metavar="I/N",
-        help="write only part I of N, for `corpus merge`; for texts, with the --tokenizer of `corpus vocabulary`",
+        "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
     )
     sub.add_argument(
         "--shard-tokens",
@@ -80,7 +78,6 @@ def add_verbs(verbs: Any) -> None:
         help="for texts: tokens of a file (default: %(default)s), which a process reads or leaves out as a whole "
         "(--rows.partitions of pretrain)",
     )
-    text_options(sub)
     media.add_options(sub)
     parts.add_verbs(corpus)
 
@@ -155,8 +152,9 @@ def _corpus_build(options: argparse.Namespace, _: dict[str, str]) -> None:
         return
     built = _build(options)
     run = _next_run(options, built)
-    if run == "bert-mini" and built.split("train").documents < 2:
-        run += " --sentences none"  # next-sentence prediction needs a second document
+    train = built.split("train")
+    if run == "bert-mini" and (train.documents < 2 or train.single == train.documents):
+        run += " --sentences none"  # next-sentence prediction needs a second document, and documents of two sentences
     suggest(f"pretrain {run} --corpus {options.out} --out runs/mine --minutes 30")
 
 
@@ -195,10 +193,26 @@ def _build(options: argparse.Namespace) -> Corpus:
         print("  All text is one document: if each line is a document, add --per line.")
     elif options.heldout and not built.split("heldout").documents:
         print("  No text is held out, so a model cannot be evaluated on text that is new to it: add text.")
+    elif options.heldout:
+        _tell_much_held_out(built, options)
     print_losses(statistics)
     if advice := statistics.advice():
         print(f"  {advice}")
     return built
+
+
+def _tell_much_held_out(built: Corpus, options: argparse.Namespace) -> None:
+    """Print a sentence if whole documents, of which there are few, made the held-out part much larger than asked."""
+    train, heldout = built.split("train"), built.split("heldout")
+    share = heldout.tokens / (train.tokens + heldout.tokens)
+    if share < MUCH * options.heldout:
+        return
+    shorter = {"file": "--per blank-line makes each paragraph a document, and --per line each line"}
+    print(
+        f"  {heldout.documents:,} of {plural(train.documents + heldout.documents, 'document')}, with {share:.0%} of "
+        f"the text, held out in place of {options.heldout:.0%}, as documents stay whole: "
+        f"{shorter.get(options.per, 'add text, or build the corpus with another --heldout')}."
+    )
 
 
 def without_any(config: Pretraining, *, build: bool) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from unmask.runs.finetuning import FineTuning
 
 GRID = "grid."  # prefix of the fields of the search
-OTHERS = {"batch": "fit.batch_size"}  # names of pre-training -> fields of fine-tuning
 
 
 def add_verbs(verbs: Any) -> None:
@@ -57,7 +56,7 @@ def _add_finetune(verbs: Any) -> None:
     add_field(train, "--epochs", "N", "passes over the training rows", default="3, but at least 200 steps")
     add_field(train, "--minutes", "N", "minutes of training, instead of --epochs")
     add_field(train, "--least-steps", "N", "least number of steps; small training sets take more epochs")
-    add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="5e-05")
+    add_field(train, "--learning-rate --lr", "X", "peak learning rate", default="5e-05; higher for a narrow model")
     add_field(train, "--batch-size", "N", "rows of a step", default=32)
     add_field(train, "--seeds", "N", "number of runs; the best one is kept", default="3 below 10,000 training rows")
     add_field(train, "--seed", "N", "the first seed: of the new head, the order of rows and dropout", default=0)
@@ -219,8 +218,10 @@ def _finetune(options: argparse.Namespace, overrides: dict[str, str]) -> None:
 
 def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs.finetuning import RECIPE, FineTuning, cross_validate, finetune
+    from unmask.runs.finetuning.card import use_of
     from unmask.runs.finetuning.learning_curve import curve, sizes_in
     from unmask.runs.finetuning.search import Grid, search
+    from unmask.runs.supervised_recipes import OTHERS, overridden
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -230,7 +231,7 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         points = {**_axes(overrides, points), **points}
     file = settings_for("finetune", options)
     config = FineTuning() if file is None else file.config(of_facts, FineTuning, **OTHERS)
-    config = timed(config, overrides).override(overrides, **OTHERS)
+    config = overridden(config, overrides)
     grid = Grid.of(config.transfer).override(
         points, **{name.replace("-", "_"): name.removeprefix(GRID) for name in points}
     )
@@ -269,7 +270,8 @@ def _finetuned(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         run(config, Path(options.out), display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
             compare = _references(config, Path(options.out))
-            suggest(*compare, f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+            verb, inputs = use_of(config.kind)
+            suggest(*compare, f"{verb} --model {options.out} {inputs}", f"serve --model {options.out}")
 
 
 def _references(config: FineTuning, out: Path) -> list[str]:
@@ -303,17 +305,10 @@ def of_facts(facts: Mapping[str, Any]) -> Any:
     return FineTuning.of_run(facts["config"])
 
 
-def timed(config: Any, given: Mapping[str, Any]) -> Any:
-    """The config without minutes if epochs or steps are given, and without these if minutes are."""
-    names = {name.replace("-", "_").rpartition(".")[2] for name in given}
-    if names & {"epochs", "least_steps", "num_train_epochs", "num_epochs", "max_epoch", "max_epochs"}:
-        return config.replace(fit={"minutes": None})
-    return config.replace(fit={"epochs": None, "least_steps": None}) if "minutes" in names else config
-
-
 def _axes(overrides: dict[str, str], points: dict[str, str]) -> dict[str, str]:
     """Settings given together with --search, as grid axes of one value, unless the grid sets the axis."""
     from unmask.runs.finetuning.search import Grid
+    from unmask.runs.supervised_recipes import OTHERS
 
     named = {name.removeprefix(GRID).replace("-", "_") for name in points}
     fields = {name: OTHERS.get(name, name).replace("-", "_").rsplit(".", 1)[-1] for name in overrides}
@@ -329,6 +324,7 @@ def _begun(
     """
     from unmask.runs import finetuning
     from unmask.runs.finetuning import learning_curve, search
+    from unmask.runs.supervised_recipes import OTHERS
     from unmask.train import checkpoint
 
     out, grid, limit, sizes = Path(options.out), None, None, None

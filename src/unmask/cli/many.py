@@ -70,8 +70,16 @@ def refuse_table(file: str | None) -> None:
 
 
 def predict(options: argparse.Namespace, predictor: Answering) -> None:
-    """`predict` of the rows of a file."""
+    """`predict` of the rows of a file. Raises UnmaskError for a file whose rows are not lines."""
+    from unmask.data.files.tables import format_by_name
     from unmask.serve.many.asked import Predictions
+
+    lines = format_by_name(Path(options.file)) in ("jsonl", "parquet")
+    if not lines and predictor.rows_in(options.file, options.encoding) is not None:
+        raise UnmaskError(
+            f"The rows of {options.file} are not lines: leave --out out and keep what --json prints, or write the rows "
+            "as JSON lines."
+        )
 
     _answer(options, Predictions(predictor), _OF_ANSWERS)
 

@@ -24,10 +24,15 @@ HELDOUT = 0.02  # share of documents that are held out by default
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 
-def data_options(parser: argparse.ArgumentParser, help: str) -> None:
-    """Add the data of a corpus, with or without --data; `options.data` and `options.paths` are two lists."""
+def corpus_options(parser: argparse.ArgumentParser, *, data: str, out: str, part: str) -> None:
+    """Add the options of what texts become, a corpus or a vocabulary, with the help of --data, --out and --part. The
+    data may be given without --data: `options.data` and `options.paths` are two lists."""
     parser.add_argument("paths", nargs="*", metavar="DATA", help="as --data")
-    parser.add_argument("--data", nargs="+", default=[], metavar="FILE", help=help)
+    parser.add_argument("--data", nargs="+", default=[], metavar="FILE", help=data)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help=out)
+    parser.add_argument("--part", metavar="I/N", help=part)
+    vocabulary_options(parser)
+    text_options(parser)
 
 
 def vocabulary_options(parser: argparse.ArgumentParser) -> None:

@@ -322,6 +322,7 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     if result.stopped is not None:
         print(f"Continue with: {checkpoint.command(verb, options.out)}")
     elif run.began == result.total:
+        print("The run had ended, so that nothing was trained: its --minutes, given again, add no steps.")
         print(f"Train further with: {checkpoint.command(verb, options.out)} --steps N")
     return result.stopped is None
 
@@ -373,8 +374,7 @@ def _local(given: str, *, named: bool = False) -> str:
 
 
 def of_rows(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields of reading rows, without the prefix `rows.`: optional for `finetune`, required for `evaluate`, whose
-    --text is a different option."""
+    """The fields of reading rows, without the optional prefix `rows.`."""
     return {name.removeprefix("rows."): value for name, value in fields.items()}
 
 

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.options import (
-    HELDOUT,
-    data_options,
-    print_losses,
-    reading,
-    text_options,
-    vocabulary_options,
-    vocabulary_settings,
-)
+from unmask.cli.options import HELDOUT, corpus_options, print_losses, reading, vocabulary_settings
 from unmask.cli.parser import add_verb
 from unmask.errors import UnmaskError, plural
 
@@ -37,11 +29,12 @@ def add_verbs(corpus: Any) -> None:
         "Learn a vocabulary from a sample of texts, for all parts of a corpus: at once, or from parts that `corpus "
         "merge` joins.",
     )
-    data_options(sub, "files, folders, hub:NAME or addresses such as s3://bucket/folder")
-    sub.add_argument("--out", required=True, metavar="FOLDER", help="folder for the tokenizer")
-    sub.add_argument("--part", metavar="I/N", help="write only the sample of part I of N, for `corpus merge`")
-    vocabulary_options(sub)
-    text_options(sub)
+    corpus_options(
+        sub,
+        data="files, folders, hub:NAME or addresses such as s3://bucket/folder",
+        out="folder for the tokenizer",
+        part="write only the sample of part I of N, for `corpus merge`",
+    )
     sub = add_verb(
         corpus, "merge", _merge, "Join the parts that `corpus build --part` or `corpus vocabulary --part` wrote."
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.labelled import OTHERS, of_facts, print_plan, timed
+from unmask.cli.labelled import of_facts, print_plan
 from unmask.cli.parser import print_fields
 from unmask.cli.settings import Settings, print_config
 from unmask.errors import UnmaskError
@@ -26,8 +26,9 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
     from unmask.errors import Stopped
     from unmask.runs import supervised_recipes
     from unmask.runs.finetuning import begun, cross_validate, finetune
+    from unmask.runs.finetuning.card import use_of
     from unmask.runs.report import run_facts
-    from unmask.tasks.registry import task_of_page
+    from unmask.runs.supervised_recipes import OTHERS, overridden, timed
     from unmask.train import distributed
     from unmask.train.display import Terminal
 
@@ -48,22 +49,18 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         if file is not None:
             recipe_config = config
             config = file.config(of_facts, lambda: timed(recipe_config, flatten(file.facts["config"])), **OTHERS)
-        assert config.page is not None
-        if "task" in overrides:  # what the model reads decides it, not the rows
-            config = config.replace(task=task_of_page(overrides["task"], config.page))
-            overrides = {name: value for name, value in overrides.items() if name != "task"}
-        config = timed(config, overrides)
-        config.override(overrides, **OTHERS)  # an unknown field is an error before data are written
+        changed = overridden(config, overrides)  # an unknown field is an error before data are written
         kept = options.fields or options.print_config or config.rows.train
-        stand_in = None if options.data or kept else config.kind.stand_in(config.page)
+        stand_in = None if options.data or kept else changed.kind.stand_in(changed.page)
         if options.data or stand_in is not None or not config.rows.train:
             config = config.replace(rows=_rows(options, stand_in))
         else:  # those of --config
             given = {"dev": options.dev[0] if options.dev else None, "test": options.test}
             config = config.replace(rows={split: path for split, path in given.items() if path})
         if stand_in is not None:
-            config = config.replace(options=stand_in.options, fit={"minutes": 2.0 if config.fit.minutes else None})
-        config = config.override(overrides, **OTHERS)
+            minutes = 2.0 if config.fit.minutes else None
+            config = config.replace(task=changed.task, options=stand_in.options, fit={"minutes": minutes})
+        config = overridden(config, overrides)
         if config.rows.folds is not None and not options.test:  # those beside the training rows are left alone
             config = config.replace(rows={"test": None})
         for part in (config.options, config.transfer, config.distillation):
@@ -81,7 +78,8 @@ def train(options: argparse.Namespace, overrides: dict[str, str], file: Settings
         run = cross_validate if config.rows.in_turn else finetune
         run(config, options.out, recipe=options.system, display=Terminal(), resume=options.resume)
         if not config.rows.in_turn and distributed.is_main():
-            suggest(f"predict --model {options.out} INPUT", f"serve --model {options.out}")
+            verb, inputs = use_of(config.kind)
+            suggest(f"{verb} --model {options.out} {inputs}", f"serve --model {options.out}")
     except Stopped as stopped:  # `main` sets the exit status, as after every run that a signal ended
         if distributed.is_main():
             print(stopped)

@@ -28,8 +28,6 @@ from unmask.cli.settings import print_config
 from unmask.cli.training import recipe_names, settings_for
 from unmask.errors import UnmaskError
 
-TUNED = "tuned"  # recipe of a run with --from and no system
-
 
 def add_training(verbs: Any) -> None:
     """Add the verb of training from new weights."""
@@ -170,15 +168,14 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     from unmask.runs import supervised_recipes
     from unmask.runs.recipes import timed
     from unmask.runs.report import run_facts
-    from unmask.runs.translation import TrainTranslation, origin, systems
+    from unmask.runs.translation import TrainTranslation, systems
     from unmask.runs.translation.config import Vocabulary
     from unmask.train import checkpoint
     from unmask.train.display import Terminal
-    from unmask.train.optim import check_rate
 
     file = settings_for("train", options)
     if file is not None and not options.system:
-        options.system = file.facts.get("recipe") if file.facts.get("recipe") != TUNED else None
+        options.system = file.facts.get("recipe") if file.facts.get("recipe") != systems.TUNED else None
     if options.system and options.system not in supervised_recipes.names():
         systems.find(options.system)
     if options.system and not options.start:
@@ -191,7 +188,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     if options.data or options.test:
         raise UnmaskError("--data and --test are for labelled rows; a translation system takes --pairs.")
-    check_run(options.out, facts, {*systems.names(), TUNED})
+    check_run(options.out, facts, {*systems.names(), systems.TUNED})
     if options.resume and options.out:
         checkpoint.refuse_taken(Path(options.out), resume=True)
     start = facts["config"].get("start") if facts else options.start
@@ -204,19 +201,11 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
     given = [name for name in overrides if name.removeprefix("vocabulary.") in Vocabulary().places()]
     if start and given:
         raise UnmaskError(f"--{given[0]} is for a new vocabulary, but {start} has one already: leave it out.")
-    if facts and start:  # the newest checkpoint has the same kind of model, even if the folder no longer exists
-        newest = checkpoint.latest(Path(options.out) / "checkpoints")
-        start = str(newest.folder) if newest else start
-    name = options.system or facts.get("recipe") or (TUNED if start else None)
+    name = options.system or facts.get("recipe") or (systems.TUNED if start else None)
     if not name:
         raise UnmaskError(f"Give a system: one of {', '.join(systems.names())}.")
-    if start:
-        config = systems.tuned(start) if name == TUNED else origin.starting_from(systems.find(name), start)
-    else:
-        config = systems.find(name)
-    if facts:
-        config = config.replace(**facts["config"])
-    else:
+    config = systems.choose(name, start, facts, Path(options.out) if facts else None)
+    if not facts:
         held = {} if file is None else flatten(file.facts["config"])
         usual_run = config if options.pairs or start or "texts.train" in held else systems.dates(config)
         config = usual_run
@@ -227,11 +216,7 @@ def _train(options: argparse.Namespace, overrides: dict[str, str]) -> None:
                 max_length="texts.longest",
             )
     texts = {key: tuple(files) for key, files in (("train", options.pairs), ("dev", options.dev)) if files}
-    config = timed(config, overrides)
-    usual = config.training.optimizer
-    config = config.replace(texts=texts).override(overrides, max_length="texts.longest")
-    if not options.resume:
-        check_rate(usual, config.training.optimizer, overrides)
+    config = systems.overridden(config.replace(texts=texts), overrides, resumed=options.resume)
     if options.print_config:
         print_config("train", config, recipe=name)
         return

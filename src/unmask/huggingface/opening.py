@@ -78,6 +78,11 @@ def _in_transformers(
     limits = []
     if not classes:
         limits.append("transformers has no class for the head of this model; AutoModel opens the model without it.")
+    if _lacks_pooler(table, folder):
+        limits.append(
+            "The folder has no pooler, so AutoModel of transformers warns that it makes a new one: this is expected, "
+            "harmless, and avoided by add_pooling_layer=False."
+        )
     readable = any((folder / sign).is_file() for sign in table.processor.signs)
     if (folder / PLAIN).is_file():
         readable = False
@@ -88,6 +93,21 @@ def _in_transformers(
     else:
         lines = _by_class(name, table, (classes or ["AutoModel"])[0], readable)
     return {"transformers": _python(*lines)}, limits
+
+
+def _lacks_pooler(table: Table[Any], folder: Path) -> bool:
+    """Whether the weights of a folder are without the pooler that a model of this kind may have."""
+    own = tuple(name for _, key in table.pooler for name in (key, key.removeprefix(table.prefix)))
+    return bool(own) and not any(key.startswith(own) for key in _keys(folder))
+
+
+def _keys(folder: Path) -> set[str]:
+    """The names of the tensors in a folder."""
+    found = set[str]()
+    for name in files_of(folder):
+        with safe_open(folder / name, "pt") as file:
+            found.update(file.keys())
+    return found
 
 
 def _by_class(name: str, table: Table[Any], model: str, readable: bool) -> list[str]:

@@ -127,10 +127,10 @@ class ObjectiveConfig(Config):
         starts from a folder with others."""
         return {}
 
-    def check_data(self, splits: Sequence[Any]) -> None:
-        """Raises UnmaskError where the training part of the corpora is too small for this objective."""
-        for part in self._parts().values():
-            part.check_data(splits)
+    def check_data(self, splits: Sequence[Any]) -> list[str]:
+        """Sentences, with advice, on the training part of the corpora where this objective learns little from it.
+        Raises UnmaskError where it learns nothing."""
+        return [said for part in self._parts().values() for said in part.check_data(splits)]
 
     def check_folder(self, model: Model, words: Sequence[str], folder: object) -> None:
         """Raises UnmaskError where a folder lacks what this objective needs to train its model further."""

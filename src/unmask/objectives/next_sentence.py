@@ -29,7 +29,7 @@ class NextSentence(SentencePair):
     """
 
     name = "nsp"
-    terms = (Term(name, "next sentence"),)
+    terms = (Term(name, "next sentence", classes=True),)
     head_labels = ((name, "next-sentence (nsp)"),)
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:
@@ -85,9 +85,10 @@ class NextSentenceConfig(PairConfig):
     def build(self, tokenizer: Tokenizer, splits: Sequence[Split] = (), words: Sequence[str] = ()) -> Objective:
         return NextSentence(tokenizer.join, short=self.short)
 
-    def check_data(self, splits: Sequence[Split]) -> None:
+    def check_data(self, splits: Sequence[Split]) -> list[str]:
         if sum(split.documents for split in splits) < 2:
             raise UnmaskError(
                 "Next-sentence prediction needs at least two documents to draw from. "
                 "Separate them by blank lines, or learn the masked words alone: --sentences none."
             )
+        return super().check_data(splits)

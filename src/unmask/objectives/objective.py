@@ -37,6 +37,7 @@ class Term(NamedTuple):
     table     title of the comparison with that baseline
     accuracy  what the accuracy is the share of
     more      (metric, title of its curve) of further metrics
+    classes   whether the targets are a few classes, whose most frequent one is a baseline
     """
 
     name: str
@@ -45,6 +46,7 @@ class Term(NamedTuple):
     table: str = "Held-out documents, token by token"
     accuracy: str = "tokens that were predicted correctly"
     more: tuple[tuple[str, str], ...] = ()
+    classes: bool = False
 
 
 @dataclass(frozen=True)

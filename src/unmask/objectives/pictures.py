@@ -234,7 +234,7 @@ class PictureConfig(ObjectiveConfig):
 class ColourConfig(PictureConfig):
     """Of an objective on the colours of pictures."""
 
-    def check_data(self, splits: Sequence[Pictures]) -> None:
+    def check_data(self, splits: Sequence[Pictures]) -> list[str]:
         """Raises UnmaskError where none of some pictures of each folder has a colour."""
         for split in splits:
             units = range(0, len(split.sources), -(-len(split.sources) // LOOKED_AT) or 1)
@@ -243,3 +243,4 @@ class ColourConfig(PictureConfig):
                     "The pictures are grey, and this run learns from colours: give "
                     "pictures with colours, or choose another recipe, such as simmim-tiny."
                 )
+        return []

@@ -24,7 +24,7 @@ class SentenceOrder(SentencePair):
     """
 
     name = "sop"
-    terms = (Term(name, "sentence order"),)
+    terms = (Term(name, "sentence order", classes=True),)
     head_labels = ((name, "sentence-order (sop)"),)
 
     def sample(self, documents: Sequence[Document], length: int, rng: np.random.Generator) -> list[Example]:

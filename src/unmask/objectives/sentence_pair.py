@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +17,8 @@ from unmask.errors import UnmaskError
 from unmask.objectives.config import ObjectiveConfig
 from unmask.objectives.objective import Join, Objective
 from unmask.types import Example, Head
+
+MANY = 0.1  # share of documents of one sentence above which a run says so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,15 @@ class PairConfig(Sentences):
     def question(self, tokenizer: Tokenizer) -> Objective:
         return self.build(tokenizer)
 
+    def check_data(self, splits: Sequence[Split]) -> list[str]:
+        alone, documents = sum(split.single for split in splits), sum(split.documents for split in splits)
+        if alone <= MANY * documents:
+            return []
+        return [
+            f"{alone:,} of {documents:,} documents have one sentence, from which pairs of sentences cannot be learned: "
+            "learn the masked words alone (--sentences none), or build the corpus from longer documents (--per)."
+        ]
+
 
 class SentencePair(Objective):
     """Binary classification of two segments at [CLS].
@@ -85,6 +96,15 @@ class SentencePair(Objective):
         self.join, self.short = join, short
         nothing = np.zeros(0, dtype=np.int64)
         self.frame = len(join(nothing, nothing)[0])  # special tokens of a pair: 3 for BERT, 4 for RoBERTa
+
+    def summary(
+        self, found: Mapping[str, float], baseline: Mapping[str, float], before: Mapping[str, float]
+    ) -> list[str]:
+        key = f"{self.name}/correct"
+        if key not in found or key not in baseline:
+            return []
+        label, constant = self.terms[0].label.capitalize(), f"{baseline[key]:.1%}"
+        return [f"{label}: accuracy {found[key]:.1%} on held-out pairs (the more frequent answer: {constant})."]
 
 
 def end_of(sentences: Sequence[np.ndarray], at: int, target: int) -> int:

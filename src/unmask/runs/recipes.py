@@ -95,7 +95,8 @@ def multilingual_tiny() -> Pretraining:
 
 
 def albert_tiny() -> Pretraining:
-    """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights, on masked tokens and sentence order."""
+    """ALBERT of bert-tiny's width: 2 layers of 128 that share their weights (2 M parameters), on masked tokens and
+    sentence order."""
     return _small(_albert("tiny"), _ORDER, lr=3e-3, algorithm="muon")
 
 
@@ -164,12 +165,12 @@ def ib_bert() -> Pretraining:
 
 
 def roberta_tiny() -> Pretraining:
-    """RoBERTa of bert-tiny's size: masked tokens alone, and no row that is short on purpose."""
+    """RoBERTa of bert-tiny's size (7 M parameters): masked tokens alone, and no row that is short on purpose."""
     return _small(_roberta("tiny"), _FULL, lr=3e-3, algorithm="muon")
 
 
 def roberta_base() -> Pretraining:
-    """12 layers of 768, batch 8,192 of 512 tokens, learning rate 6e-4: as published."""
+    """12 layers of 768 (125 M parameters), batch 8,192 of 512 tokens, learning rate 6e-4: as published."""
     config = _published(_roberta("base"), _FULL)
     training = {"steps": 500_000, "schedule": {"warmup": 24_000}, "optimizer": _ADAM_ROBERTA}
     return config.replace(rows={"batch": 8_192, "first": None}, training=training)

@@ -224,15 +224,18 @@ def find(name: str) -> FineTuning:
     return found
 
 
+def timed(config: FineTuning, given: Mapping[str, Any]) -> FineTuning:
+    """The config without minutes if epochs or steps are among the given fields, and without these if minutes are."""
+    names = {name.replace("-", "_").rpartition(".")[2] for name in config.renamed(given, OTHERS)}
+    if names & {"epochs", "least_steps"}:
+        return config.replace(fit={"minutes": None})
+    return config.replace(fit={"epochs": None, "least_steps": None}) if "minutes" in names else config
+
+
 def overridden(config: FineTuning, changes: Mapping[str, Any]) -> FineTuning:
-    """The config of a new model with given fields; epochs replace the minutes of the recipe, and minutes its epochs.
-    The task is the one of this name for what the model reads. Raises UnmaskError for a field that does not exist."""
+    """The config with given fields; epochs replace minutes, and minutes epochs (`timed`). The task of a new model is
+    the one of this name for what the model reads. Raises UnmaskError for a field that does not exist."""
     rest = dict(changes)
     if "task" in rest and config.page is not None:
         config = config.replace(task=task_of_page(str(rest.pop("task")), config.page))
-    names = {name.rpartition(".")[2] for name in config.renamed(rest, OTHERS)}
-    if names & {"epochs", "least_steps"}:
-        config = config.replace(fit={"minutes": None})
-    elif "minutes" in names:
-        config = config.replace(fit={"epochs": None, "least_steps": None})
-    return config.override(rest, **OTHERS)
+    return timed(config, rest).override(rest, **OTHERS)

@@ -75,8 +75,8 @@ class Answering(ABC):
             first += len(waiting)
 
     def rows_in(self, path: Path | str, encoding: str | None = None) -> Sequence[Row] | None:
-        """The rows of a file in a format of the task, such as SQuAD, SWAG, ARC or DREAM; labels are ignored. None for
-        a file that is read line by line. For `encoding` see `data.files.lines.lines`."""
+        """The rows of a file in a format of the task, such as CoNLL, SQuAD, SWAG, ARC or DREAM; labels are ignored.
+        None for a file that is read line by line. For `encoding` see `data.files.lines.lines`."""
         found = None if self.of_task is None else self.of_task.rows_in(Path(path), encoding)
         return None if found is None else [self.form.completed(row) for row in found]
 

@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from unmask.errors import UnmaskError
 from unmask.huggingface import Loaded
 from unmask.kernels.processor import Precision
 from unmask.serve.predictor import Predictor
 from unmask.serve.vectors import Pooling, encoder_of, vectors
+
+Compared = str | Iterable[str] | np.ndarray
+"""A text, texts, or an array of their vectors [N, D]."""
 
 
 class Embedder:
@@ -52,11 +56,22 @@ class Embedder:
         found = list(vectors(self.predictor, texts))
         return np.concatenate(found) if found else np.zeros((0, self.width), dtype=np.float32)
 
-    def similarity(self, first: str | Iterable[str], second: str | Iterable[str]) -> np.ndarray:
-        """[N, M] cosines of the vectors of N texts with those of M texts; one string is one text. A vector of zeros has
-        the cosine 0 with every other."""
-        one, other = (self([texts] if isinstance(texts, str) else texts) for texts in (first, second))
-        return _unit(one) @ _unit(other).T
+    def similarity(self, first: Compared, second: Compared) -> np.ndarray:
+        """[N, M] cosines of the vectors of N texts with those of M texts; one string is one text. In place of texts,
+        their vectors [N, D] may be given. A vector of zeros has the cosine 0 with every other.
+
+        Raises UnmaskError for vectors of another width than D.
+        """
+        return _unit(self._vectors(first)) @ _unit(self._vectors(second)).T
+
+    def _vectors(self, given: Compared) -> np.ndarray:
+        """[N, D] the vectors that are given, or those of the texts."""
+        if not isinstance(given, np.ndarray) or not np.issubdtype(given.dtype, np.number):
+            return self([given] if isinstance(given, str) else given)
+        vectors_ND = np.atleast_2d(given).astype(np.float32)
+        if vectors_ND.ndim != 2 or vectors_ND.shape[1] != self.width:
+            raise UnmaskError(f"Vectors of {self.name} have {self.width} numbers each, but the array is {given.shape}.")
+        return vectors_ND
 
     def __repr__(self) -> str:
         return f"<Embedder of {self.name}: vectors of {self.width} numbers>"

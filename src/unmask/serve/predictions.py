@@ -10,6 +10,7 @@ from pathlib import Path
 from unmask.errors import UnmaskError
 from unmask.files import check_place, write_text
 from unmask.serve.answering import Answer
+from unmask.tasks.forms import Form
 
 
 def write_predictions(
@@ -35,10 +36,7 @@ def write_predictions(
         if answer is None:
             continue
         if "spans" not in answer:
-            raise UnmaskError(
-                f"{Path(out).name} can hold only answers to questions about a context: --out FILE.jsonl or "
-                "FILE.parquet holds the rows of --file, each with its answer."
-            )
+            raise _only_of_questions(out)
         if "id" not in answer:
             raise UnmaskError(f"The question '{asked}' has no id; give it one, which identifies its answer.")
         if answer["id"] in texts:
@@ -51,6 +49,19 @@ def write_predictions(
     if no_answer is not None:
         write_text(Path(no_answer), json.dumps(doubts, ensure_ascii=False, indent=1) + "\n")
     return len(texts)
+
+
+def check_out(form: Form, out: Path | str) -> None:
+    """Raises UnmaskError for inputs of a form whose answers `write_predictions` cannot write."""
+    if not form.asks:
+        raise _only_of_questions(out)
+
+
+def _only_of_questions(out: Path | str) -> UnmaskError:
+    return UnmaskError(
+        f"{Path(out).name} can hold only answers to questions about a context: --out FILE.jsonl or FILE.parquet holds "
+        "the rows of --file, each with its answer."
+    )
 
 
 def _probability(doubt: float | None) -> float:

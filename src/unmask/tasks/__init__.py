@@ -26,7 +26,8 @@ from unmask.tasks.signal_tagging import SignalTagging
 from unmask.tasks.similarity import loss_for
 from unmask.tasks.speech_classification import SpeechClassification
 from unmask.tasks.speech_recognition import SpeechRecognition
-from unmask.tasks.tagging import Tagging, needs_segments, scheme_of
+from unmask.tasks.tagged_words import needs_segments
+from unmask.tasks.tagging import Tagging, scheme_of
 from unmask.tasks.task import Encoded, Task, doubting
 from unmask.tasks.verification import Verification
 

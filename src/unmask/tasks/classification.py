@@ -56,6 +56,7 @@ class Classification(OneLabel, TextTask):
     """
 
     task_name = name = "classification"
+    also_called = ("text-classification", "sequence-classification", "sentiment", "sentiment-analysis", "intent", "nli")
     rows_class = ClassificationRows
     options_class = ClassificationOptions
     panel = "classify"

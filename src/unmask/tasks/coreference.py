@@ -86,6 +86,7 @@ class Coreference(Task):
     """
 
     task_name = name = "coreference"
+    also_called = ("coref", "coreference-resolution")
     row_class = Discourse
     options_class = CoreferenceOptions
     usual_length = 512

@@ -97,6 +97,7 @@ class Embedding(Task):
     """
 
     task_name = name = "embedding"
+    also_called = ("sts", "similarity", "sentence-similarity", "sentence-embedding", "sentence-embeddings", "vectors")
     gives_vectors = True
     rows_class = EmbeddingRows
     options_class = EmbeddingOptions

@@ -33,7 +33,7 @@ class Encoded:
     collate   makes the batches of training from the examples, such as augmented pictures; None: they are packed
     targets   adds targets to the batches of training; None: the examples have them all
     unit      what the places of these rows are called
-    notes     sentences on rows that training leaves out
+    notes     sentences on rows that training leaves out, or that do not suit the processor
     """
 
     examples: Sequence[Example]

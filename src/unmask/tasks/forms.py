@@ -30,6 +30,7 @@ class Form:
     lacking  description of a valid input, for messages about an object without a needed field
     example  an input on the command line, as a shell reads it
     several  the arguments of the command line for a file or folder of inputs
+    asks     whether inputs are questions about a context, which have an id each in data sets
     """
 
     wanted = (
@@ -41,6 +42,7 @@ class Form:
     object = "an object with text"
     lacking = "a string, a pair of strings, or an object with text"
     example, several = '"A text."', "--file texts.txt"
+    asks = False
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         """The object for a text (`whole`) or a list of strings."""

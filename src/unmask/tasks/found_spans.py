@@ -28,6 +28,7 @@ class QuestionForm(Form):
     known = frozenset({"question", "context"})
     wanted = object = lacking = "a question and a context: a pair, or an object with both"
     example = """'{"question": "Who wrote it?", "context": "Ann wrote it."}'"""
+    asks = True
 
     def by_name(self, parts: Sequence[str], whole: bool, number: int) -> Object:
         if len(parts) == 1:

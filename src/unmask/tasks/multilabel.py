@@ -66,6 +66,7 @@ class MultiLabel(TextTask):
     """
 
     task_name = name = "multilabel"
+    also_called = ("multi-label", "multilabel-classification", "multi-label-classification")
     metric = "micro_f1"
     outcomes = "several"
     rows_class = MultiLabelRows

@@ -63,6 +63,10 @@ class OneLabel(Task):
         found = metrics.of_classes(probabilities.argmax(1), true, self.labels)
         return {**found, "loss": mean_cross_entropy(probabilities, true)}
 
+    @property
+    def notice(self) -> str:
+        return f"f1 is that of the label {self.labels[1]}." if len(self.labels) == 2 else ""
+
     def report(self, answers: Sequence[np.ndarray], rows: Sequence[Row]) -> dict[str, dict[str, float]]:
         probabilities, true = self._arrays(answers, rows)
         return metrics.per_class(probabilities.argmax(1), true, self.labels)

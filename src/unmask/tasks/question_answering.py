@@ -89,6 +89,7 @@ class QuestionAnswering(Task):
     """
 
     task_name, name = "question-answering", "span"
+    also_called = ("qa", "squad", "reading-comprehension")
     options_class = QuestionOptions
     scoring_class = QuestionScoring
     usual_length = 384

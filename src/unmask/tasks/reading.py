@@ -19,6 +19,7 @@ from unmask.tasks.rows import Rows
 from unmask.tasks.task import Say
 
 SHOWN = 20  # labels that are listed with their shares
+LABELS_ALONE = 10  # rows from which on it is a mistake if each has a label of its own
 
 
 def check_scored(rows: Rows) -> None:
@@ -185,6 +186,12 @@ def labels_of(
         if name != "train":
             dataset.check_labels(other, labels, f"the training rows of {train.path}")
     counts = train.histogram()
+    alone = len(counts) == sum(counts.values()) == len(train) >= LABELS_ALONE
+    if alone and any(dataset.number(label) is None for label in counts):
+        raise UnmaskError(
+            f"Each of the {len(train):,} rows of {train.path} has a label of its own, such as '{train[0].label}': are "
+            "text and label swapped?"
+        )
     whole = len(train) if several else sum(counts.values())
     shares = [f"{label} {n / whole:.1%}" for label, n in counts.items()]
     if len(shares) > SHOWN:

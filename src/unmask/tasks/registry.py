@@ -39,10 +39,15 @@ def task_with_vectors() -> str:
 
 
 def task_named(name: str) -> type[Task]:
-    """The task of this name. Raises UnmaskError, with the nearest name, for an unknown one."""
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
-    return TASKS[name]
+    """The task of this name. Raises UnmaskError for an unknown one, with the task that is also called that
+    (`Task.also_called`), or that of the nearest name."""
+    if name in TASKS:
+        return TASKS[name]
+    usual = name.lower().replace("_", "-").replace(" ", "-")
+    meant = next((own for own, task in TASKS.items() if usual == own or usual in task.also_called), None)
+    if meant is not None:
+        raise UnmaskError(f"There is no task '{name}': it is called '{meant}' here.")
+    raise unknown("task", name, TASKS)
 
 
 def task_on(name: str, path: Path | None) -> str:

@@ -30,6 +30,7 @@ class Roles(Tagging):
     """Tagging of rows with one marked predicate each. The model and its folder are those of a tagger."""
 
     task_name = "roles"
+    also_called = ("srl", "semantic-role-labelling", "semantic-role-labeling")
     rows_class = RolesRows
     rows_are = "marked predicates and their arguments"
     pipeline = ""  # that of a tagger marks no predicate

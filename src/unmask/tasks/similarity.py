@@ -240,6 +240,11 @@ def loss_for(rows: Sequence[Row], name: str | None = None) -> VectorLoss:
         raise unknown("loss for sentence vectors", name, NAMES)
     if kind not in _FITS[name]:
         raise UnmaskError(f"{_place(rows)} and the rows after it are {kind}, which the loss '{name}' cannot use.")
+    if name == "softmax" and kind == "scores" and not all((score(row.label) or 0.0).is_integer() for row in rows):
+        raise UnmaskError(
+            f"{_place(rows)} and the rows after it have scores, but the loss 'softmax' learns classes: take --loss "
+            "cosine, or leave --loss out."
+        )
     if name == "cosine":
         found = [score(row.label) or 0.0 for row in rows]
         low, high = min(found), max(found)

@@ -103,6 +103,7 @@ class SpeechRecognition(RecordingTask):
     """
 
     task_name, name = "speech-recognition", "ctc"
+    also_called = ("asr",)
     rows_class: ClassVar[type[Rows]] = TranscriptRows
     options_class = RecognitionOptions
     metric = "wer"

@@ -11,8 +11,11 @@ import numpy as np
 from unmask import metrics
 from unmask.data.labelled.rows import Row
 from unmask.data.labelled.words import split_words
-from unmask.errors import UnmaskError
+from unmask.errors import UnmaskError, plural
+from unmask.models.model import Model
 from unmask.tasks.forms import Form, Input, Object, are_texts
+
+CAPITALS = 0.5  # share of marked words with capitals, above which a vocabulary should have them
 
 Answer = dict[str, Any]
 
@@ -58,6 +61,48 @@ def _predicate(values: Object, words: Sequence[str], place: str) -> int | None:
             f"{place}: 'predicate' must be the number of a word, from 0 to {len(words) - 1}, not {number!r}."
         )
     return number
+
+
+def needs_segments(rows: Sequence[Row]) -> bool:
+    """Whether a model must have two segments to read the rows, because some have a predicate."""
+    return any(row.predicate is not None for row in rows)
+
+
+def check_segments(model: Model, rows: Sequence[Row]) -> None:
+    """Raises UnmaskError for rows with predicates where the model has no second segment, such as a RoBERTa."""
+    if needs_segments(rows) and model.config.segments < 2:
+        raise UnmaskError(
+            "The rows mark a predicate, which needs a model with two segments, but this model has only one, as RoBERTa "
+            "has: start from a BERT."
+        )
+
+
+def predicate_of(row: Row) -> int:
+    """The index of the predicate among the words, -1 for none. Raises UnmaskError where there is no such word."""
+    if row.predicate is None:
+        return -1
+    if not 0 <= row.predicate < len(row.words):
+        raise UnmaskError(
+            f"{row.place or 'A row'} has word {row.predicate} as its predicate, but only "
+            f"{plural(len(row.words), 'word')}, numbered from 0."
+        )
+    return row.predicate
+
+
+def of_capitals(rows: Sequence[Row]) -> str:
+    """A sentence for a vocabulary without capitals, if most of the words in spans that the tags mark have them, as
+    names do; else empty."""
+    tags = [tag for row in rows for tag in row.tags]
+    if not metrics.are_iob(sorted(set(tags))):
+        return ""
+    marked = [word for row in rows for word, tag in zip(row.words, row.tags, strict=True) if tag != "O"]
+    share = sum(word[:1].isupper() for word in marked) / len(marked)
+    if share < CAPITALS:
+        return ""
+    return (
+        f"Of the words with a tag other than O, {share:.0%} begin with a capital, but the vocabulary has no capitals: "
+        "a model whose corpus was built with --cased finds them better."
+    )
 
 
 def tagged(row: Row, labels: Sequence[str], tags: Sequence[str], likely: Sequence[float]) -> Answer:

@@ -6,7 +6,7 @@ Shapes: M targets, C tags, W words of a sentence.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -16,12 +16,13 @@ from torch import Tensor
 
 from unmask import metrics
 from unmask.data.files.tables import guess_format
+from unmask.data.labelled import conll
 from unmask.data.labelled.dataset import Dataset
 from unmask.data.labelled.rows import Row
 from unmask.data.labelled.schemes import Allowed, allowed, convert, detect
 from unmask.data.processor import Processor
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.errors import UnmaskError, plural
+from unmask.errors import UnmaskError
 from unmask.models.model import Model, ModelConfig
 from unmask.nn.crf import LinearChainCRF, best_paths, forbidden
 from unmask.tasks.balance import ClassLoss, Weighing
@@ -31,7 +32,7 @@ from unmask.tasks.lengths import windows
 from unmask.tasks.lexical.tagging import tagger
 from unmask.tasks.reading import counts_of, labels_of, read_table, with_labels
 from unmask.tasks.rows import Rows, TableRows, TaskOptions, column
-from unmask.tasks.tagged_words import SentenceForm, tagged
+from unmask.tasks.tagged_words import SentenceForm, check_segments, of_capitals, predicate_of, tagged
 from unmask.tasks.task import Encoded, Say, Score, Task
 from unmask.tasks.texts import new_of_texts
 from unmask.tasks.written_tags import WrittenTags
@@ -110,6 +111,14 @@ class Tagging(Task):
     """
 
     task_name = name = "tagging"
+    also_called: ClassVar[tuple[str, ...]] = (
+        "ner",
+        "named-entity-recognition",
+        "pos",
+        "pos-tagging",
+        "chunking",
+        "token-classification",
+    )
     rows_class: ClassVar[type[Rows]] = TaggingRows
     options_class = TaggingOptions
     scoring_class = TagScoring
@@ -127,6 +136,10 @@ class Tagging(Task):
             guessed = guess_format(path, otherwise="conll", encoding=rows.encoding)
             format = "conll" if guessed in ("tsv", "csv", "conll") else None  # a sentence has no line of a table
         return read_table(path, cls.task_name, rows, format=format)
+
+    @classmethod
+    def rows_in(cls, path: Path, encoding: str | None = None) -> Sequence[Row] | None:
+        return conll.read_conll(path, labelled=False, encoding=encoding).rows if conll.holds(path, encoding) else None
 
     @classmethod
     def fits(cls, rows: Dataset) -> bool:
@@ -194,7 +207,7 @@ class Tagging(Task):
             encoding = tokenizer.encode_words(row.words)
             firsts = np.searchsorted(encoding.words, np.arange(len(row.words)))  # place of each word's first piece
             values = self._values(row)
-            marked = encoding.words == _predicate(row)
+            marked = encoding.words == predicate_of(row)
             split += len(encoding.ids) > room
             for begin, low, high in windows(len(encoding.ids), room):
                 owned = slice(*np.searchsorted(firsts, [low, high]))
@@ -206,6 +219,10 @@ class Tagging(Task):
                 examples.append(Example(tokens, segments, {self.name: target}))
                 owners.append(number)
         return Encoded(examples, np.array(owners, np.int64), rows, length, split=split)
+
+    def for_training(self, encoded: Encoded, processor: Tokenizer) -> Encoded:
+        note = "" if processor.cased else of_capitals(encoded.rows)
+        return replace(encoded, notes=(*encoded.notes, note)) if note else encoded
 
     def _values(self, row: Row) -> np.ndarray:
         """[W] the numbers of the target tags; 0 for a row without tags."""
@@ -356,32 +373,6 @@ def scheme_of(rows: Sequence[Row]) -> str | None:
     Raises UnmaskError for tags of two schemes.
     """
     return detect(row.tags for row in rows)
-
-
-def needs_segments(rows: Sequence[Row]) -> bool:
-    """Whether a model must have two segments to read the rows, because some have a predicate."""
-    return any(row.predicate is not None for row in rows)
-
-
-def check_segments(model: Model, rows: Sequence[Row]) -> None:
-    """Raises UnmaskError for rows with predicates where the model has no second segment, such as a RoBERTa."""
-    if needs_segments(rows) and model.config.segments < 2:
-        raise UnmaskError(
-            "The rows mark a predicate, which needs a model with two segments, but this model has only one, as RoBERTa "
-            "has: start from a BERT."
-        )
-
-
-def _predicate(row: Row) -> int:
-    """The index of the predicate among the words, -1 for none. Raises UnmaskError where there is no such word."""
-    if row.predicate is None:
-        return -1
-    if not 0 <= row.predicate < len(row.words):
-        raise UnmaskError(
-            f"{row.place or 'A row'} has word {row.predicate} as its predicate, but only "
-            f"{plural(len(row.words), 'word')}, numbered from 0."
-        )
-    return row.predicate
 
 
 def _is_legal(values: np.ndarray, rules: Allowed | None) -> bool:

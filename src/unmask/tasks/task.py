@@ -43,6 +43,7 @@ class Task(Objective):
     """An objective with labelled rows: it reads, encodes and answers them, and scores and shows the answers.
 
     task_name  its name on the command line, in run.json and results.json
+    also_called  other names that the field has for it, which a message recognises (`registry.task_named`)
     name       name of the head, the loss term and the target
     general    name of the same task on texts, by which it is also found where the data are not texts (`holds`)
     outcomes   the meaning of the numbers of an answer: probabilities of exclusive classes, of independent ones, scores
@@ -76,6 +77,7 @@ class Task(Objective):
     """
 
     task_name: ClassVar[str]
+    also_called: ClassVar[tuple[str, ...]] = ()
     general: ClassVar[str] = ""
     outcomes: ClassVar[Outcomes] = "one"
     row_class: ClassVar[type[Row]] = Row

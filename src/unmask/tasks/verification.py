@@ -97,6 +97,7 @@ class Verification(RecordingTask, Compared):
     """
 
     task_name = name = "verification"
+    also_called = ("speaker-verification",)
     item = "recording"
     rows_class: ClassVar[type[Rows]] = VerificationRows
     options_class = VerificationOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from unmask.errors import plural
 from unmask.kernels.devices import peak_memory, random_state, restore_random_state
 from unmask.train import distributed
 from unmask.train.engine import Engine
@@ -17,6 +19,7 @@ from unmask.train.metrics import Meter
 WARMUP, MEASURED = 3, 10  # steps
 LARGEST_SHARE = 0.05  # largest share of the time budget for the measured steps
 EVALUATIONS_SHARE = 0.2  # largest share of the time budget for evaluations, if there are more than one
+FEW = 100  # steps below which a run with a budget in minutes has hardly learned anything
 DISK_BYTES_PER_SECOND = 200e6  # an ordinary disk, including checksums and flushing
 
 
@@ -106,6 +109,17 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
     return max(1, int((seconds - fixed) / max(each, 1e-9)))
 
 
+def too_few(steps: int, minutes: float | None) -> str | None:
+    """A sentence, with advice, for a run by minutes that takes hardly any steps; None for any other."""
+    if minutes is None or steps >= FEW:
+        return None
+    enough = max(1, math.ceil(minutes * FEW / max(1, steps)))
+    return (
+        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
+        f"raise --minutes to about {enough:,}, for {FEW} steps, or train a smaller model."
+    )
+
+
 def affordable(
     evaluation: float, interval: int | float | None, minutes: float | None
 ) -> tuple[int | float | None, list[str]]:
@@ -130,7 +144,7 @@ def in_steps(interval: int | float | None, total: int) -> int:
     return max(1, round(interval * total)) if interval < 1 else int(interval)
 
 
-def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any]:
+def describe(engine: Engine, pace: Pace, steps: int, keep: int, minutes: float | None) -> dict[str, Any]:
     """The cost of a run from its measured pace, as `Trainer.plan` returns it."""
     parameters = dict(engine.model.named_parameters())
     trainable = [p for p in parameters.values() if p.requires_grad]
@@ -152,6 +166,7 @@ def describe(engine: Engine, pace: Pace, steps: int, keep: int) -> dict[str, Any
         "note": engine.settled.note,
         "ranks": distributed.ranks(),
         "steps": steps,
+        "too_few": too_few(steps, minutes),
         "tokens_per_step": pace.tokens,
         "seconds_per_step": pace.step,
         "seconds": steps * pace.step,

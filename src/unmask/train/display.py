@@ -281,7 +281,8 @@ def render_plan(plan: Mapping[str, Any]) -> str:
         "time": f"{plan['seconds_per_step']:.3g} s a step, {duration(plan['seconds'])} in all{seeds}",
         **({"precision": plan["note"]} if plan.get("note") else {}),
     }
-    return "\n".join(f"{name:11} {text}" for name, text in lines.items())
+    shown = [f"{name:11} {text}" for name, text in lines.items()]
+    return "\n".join([*shown, *filter(None, [plan.get("too_few")])])
 
 
 def readable(row: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -41,18 +41,25 @@ class Optimizer(Config):
                   weights differ in size. It keeps a number for each row and column instead of two for each weight.
                   "auto" is Adafactor for a run that continues from a T5, and AdamW otherwise
     lr            peak learning rate; for Adafactor, the root mean square of an update relative to that of the weights,
-                  at most 1 / sqrt(step) (section 8)
+                  at most 1 / sqrt(step) (section 8). None: a kind of run that takes it chooses the rate by the model
     betas, eps    of AdamW: decay rates of the two moments, and the constant that keeps the division finite
     weight_decay  decoupled decay of matrices and embeddings; biases and normalisation weights have none
     clip          largest global gradient norm; None does not clip. Adafactor also limits its own updates
     """
 
     algorithm: Literal["auto", "adamw", "muon", "adafactor"] = "auto"
-    lr: float = 1e-4
+    lr: float | None = 1e-4
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     weight_decay: float = 0.01
     clip: float | None = 1.0
+
+    @property
+    def rate(self) -> float:
+        """The peak learning rate. Raises UnmaskError if it is not above 0, or there is none."""
+        if self.lr is None or not self.lr > 0:
+            raise UnmaskError(f"The learning rate must be above 0, not {'none' if self.lr is None else self.lr}.")
+        return self.lr
 
     def build(
         self,
@@ -72,8 +79,7 @@ class Optimizer(Config):
         A parameter that is frozen later has no gradient, so neither its moments nor the decay change it. Raises
         UnmaskError for a rate or a clipping norm that is not above 0, and for a model without trainable parameters.
         """
-        if not self.lr > 0:
-            raise UnmaskError(f"The learning rate must be above 0, not {self.lr}.")
+        lr = self.rate
         if self.clip is not None and not self.clip > 0:
             raise UnmaskError(f"The clipping norm must be above 0, or none for no clipping, not {self.clip}.")
         groups = parameter_groups(model, self.weight_decay, scale)
@@ -87,22 +93,20 @@ class Optimizer(Config):
             table.sparse = by_rows
         optimizer: torch.optim.Optimizer
         if by_rows:
-            optimizer = rows.RowwiseAdamW(groups, lr=self.lr, betas=self.betas, eps=self.eps)
+            optimizer = rows.RowwiseAdamW(groups, lr=lr, betas=self.betas, eps=self.eps)
         elif self.algorithm == "adafactor":
-            optimizer = torch.optim.Adafactor(groups, lr=self.lr, eps=SMALLEST)
+            optimizer = torch.optim.Adafactor(groups, lr=lr, eps=SMALLEST)
         elif self.algorithm == "muon":
             # Except on a CPU, the fused kernel keeps its step counts on the device, but Muon keeps its own on the CPU.
             fused = fused and devices.counts_on_cpu(p for g in groups for p in g["params"])
             hidden = muon.hidden(model)
-            optimizer = muon.Muon(groups, hidden, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused)
+            optimizer = muon.Muon(groups, hidden, lr=lr, betas=self.betas, eps=self.eps, fused=fused)
         else:
             # Without the fused kernel, use one kernel for each operation (foreach). PyTorch chooses that by itself only
             # if `fused` is None, and never for sharded parameters.
             foreach = None if fused else True
-            optimizer = torch.optim.AdamW(
-                groups, lr=self.lr, betas=self.betas, eps=self.eps, fused=fused, foreach=foreach
-            )
-        set_rate(optimizer, self.lr)
+            optimizer = torch.optim.AdamW(groups, lr=lr, betas=self.betas, eps=self.eps, fused=fused, foreach=foreach)
+        set_rate(optimizer, lr)
         return optimizer
 
     def kept(self, model: nn.Module) -> int:
@@ -129,7 +133,7 @@ def check_rate(before: Optimizer, after: Optimizer, named: Iterable[str]) -> Non
     kinds = {"adamw" if one.algorithm == "auto" else one.algorithm for one in (before, after)}
     if len(kinds) == 1 or before.lr != after.lr or any(name.rpartition(".")[2] == "lr" for name in named):
         return
-    refused = f"{after.algorithm} cannot use the learning rate {before.lr:g} of the other algorithm, because"
+    refused = f"{after.algorithm} cannot use the learning rate {before.rate:g} of the other algorithm, because"
     if "adafactor" not in kinds:
         raise UnmaskError(f"{refused} Muon and AdamW need different rates (bert-mini 2e-3 and 1e-3): set --lr too.")
     raise UnmaskError(

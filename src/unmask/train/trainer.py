@@ -167,12 +167,12 @@ class Trainer:
     def plan(self) -> dict[str, Any]:
         """A dry run: the cost of the run, measured on a few steps that change no state and write no file.
 
-        Keys: parameters, trainable, parts (by name), device, precision, note (on the precision), ranks, steps,
-        tokens_per_step, seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer, activations, total) and
-        disk_bytes.
+        Keys: parameters, trainable, parts (by name), device, precision, note (on the precision), ranks, steps, too_few
+        (a sentence or None), tokens_per_step, seconds_per_step, seconds, memory_bytes (weights, gradients, optimizer,
+        activations, total) and disk_bytes.
         """
         pace = self._pace()
-        return describe(self.engine, pace, self._length(pace, 0.0, 0.0), self.config.keep)
+        return describe(self.engine, pace, self._length(pace, 0.0, 0.0), self.config.keep, self.config.minutes)
 
     # Before the first step
 
@@ -328,7 +328,7 @@ class Trainer:
         return dict(zip(self.terms, found, strict=True)), tokens, signals
 
     def _lr(self, step: int) -> float:
-        return self.config.optimizer.lr * self.config.schedule.at(step, self.total)
+        return self.config.optimizer.rate * self.config.schedule.at(step, self.total)
 
     def _give_up_if_stuck(self) -> None:
         self.meter.drain()

@@ -21,6 +21,7 @@ from unmask.files import MANIFEST, check_replaceable, write_text, writing
 
 VERIFY_BELOW = 1 << 30  # bytes; the checksums of a smaller corpus are compared whenever it is opened
 TEXTS, PICTURES, RECORDINGS, SIGNALS = "unmask-corpus", "unmask-pictures", "unmask-recordings", "unmask-signals"
+NAMED = 20  # corpora that a message names
 FRAMES = "unmask-frame-labels"
 KINDS = {
     TEXTS: "texts",
@@ -138,6 +139,12 @@ def seal(folder: Path, format: str, version: int, facts: Mapping[str, Any]) -> N
 def read_manifest(folder: Path, format: str, version: int) -> dict[str, Any]:
     """The manifest of a corpus, without its checksum. Raises UnmaskError if it is damaged, or of another kind."""
     path = folder / MANIFEST
+    if not folder.exists():
+        beside = sorted(str(other.parent) for other in folder.parent.glob(f"*/{MANIFEST}"))
+        known = f"; there are {', '.join(beside[:NAMED])}" if beside else ""
+        raise UnmaskError(
+            f"There is no corpus {folder}{known}. Build one: unmask corpus build --data FILE --out {folder}"
+        )
     if not path.is_file():
         command = f"unmask corpus build --data {folder} --out corpora/{folder.name}"
         raise UnmaskError(f"{folder} is not a corpus: it has no {MANIFEST}. Build one: {command}")

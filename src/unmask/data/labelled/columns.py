@@ -118,7 +118,7 @@ def _usual_texts(path: Path, table: Table, labelled: bool) -> dict[str, str]:
         text = table.columns[0]
     if text is None:
         raise UnmaskError(
-            f"{path} has no column of texts with a usual name; give one of these with --rows.text (text= in Python): "
+            f"{path} has no column of texts with a usual name; give one of these with --text (text= in Python): "
             f"{_listed(table)}."
         )
     return {"text": text}

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from unmask.data.files.lines import bare, lines
+from unmask.data.files.tables import format_by_name
 from unmask.data.labelled.rows import Row
 from unmask.errors import UnmaskError, plural
 
 Block = list[tuple[int, list[str]]]
 """The lines of a sentence: number and columns of each."""
 
+HEAD = 200  # lines that show whether a file has columns of words and tags
 SHOWN = 60  # most characters of a line in an error
 _UNIVERSAL = 10  # columns of CoNLL-U, separated by tabs
 _NUMBER, _NO_WORD = re.compile(r"\d+"), re.compile(r"\d+-\d+|\d+\.\d+")
+_TAG = re.compile(r"[BIESLUM]-\S+|[!-/:-`{-~]+")  # with the prefix of a scheme, or without a, 1 and é
 _COMMENT = re.compile(r"#+ ")
 # If spaces separate the columns, "# x y" may be a word with its tags; only known headings are comments.
 _HEADING = re.compile(r"#\s*(?:begin document|end document|newdoc|newpar|id\s|sent_id\s*=|text\s*=)")
@@ -80,6 +84,22 @@ def read_conll(
         raise UnmaskError(f"{path} has no blank lines, and texts instead of words: it is a table, not CoNLL.")
     tags = {"tags": f"column {tagged + 1}"} if labelled else {}
     return _without_language(Sentences(tuple(kept), {"words": f"column {at + 1}", **tags}))
+
+
+def holds(path: Path, encoding: str | None = None) -> bool:
+    """Whether a file holds words with tags, one on each line, and not a text on each: by its name, else if the columns
+    of its first lines are equal in number and the last ones look like tags, such as O, B-per or NN."""
+    if (named := format_by_name(path)) not in (None, "tsv"):
+        return named == "conll"
+    if not path.is_file() or not path.stat().st_size:
+        return False
+    head = [line for _, line in islice(lines(path, encoding=encoding, newline="\n", escaped=True), HEAD)]
+    words = [line.rstrip("\r\n") for line in head if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
+    fields = [line.split("\t" if "\t" in line else None) for line in words]
+    if len(fields) < 2 or len({len(one) for one in fields}) > 1 or len(fields[0]) < 2:
+        return False
+    tags = {one[-1].strip() for one in fields}
+    return all(map(_TAG.fullmatch, tags)) and any(map(str.isupper, tags))  # not only the last points of sentences
 
 
 def blocks(path: Path, encoding: str | None = None) -> list[Block]:

@@ -138,8 +138,11 @@ def _columns(path: Path, names: Sequence[str], given: Mapping[str, str | None]) 
         if name not in names:
             raise unknown("column", name, names, path)
     if ("text" in columns) != ("pair" in columns):
-        missing = "second text (pair)" if "text" in columns else "first text (text)"
-        raise UnmaskError(f"Give the column of {path} for the {missing}; it has: {', '.join(names[:30])}.")
+        missing, name = ("second", "pair") if "text" in columns else ("first", "text")
+        raise UnmaskError(
+            f"Give the column of {path} for the {missing} text with --{name} ({name}= in Python); it has: "
+            f"{', '.join(names[:30])}."
+        )
     if "text" not in columns:
         columns = {**_usual(path, names, "label" not in columns), **columns}
     if "negative" in columns and "label" in columns:
@@ -155,8 +158,8 @@ def _usual(path: Path, names: Sequence[str], negatives: bool) -> dict[str, str]:
         if all(found):
             return {role: name for role, name in zip(("text", "pair", "negative"), found, strict=False) if name}
     raise UnmaskError(
-        f"{path} has no columns of pairs with usual names; give two of these with --rows.text and --pair: "
-        f"{', '.join(names[:30])}."
+        f"{path} has no columns of pairs with usual names; give two of these with --text and --pair (text= and pair= "
+        f"in Python): {', '.join(names[:30])}."
     )
 
 

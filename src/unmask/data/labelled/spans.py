@@ -157,7 +157,7 @@ def _text_column(path: Path, table: Table, name: str | None) -> str:
     found = next((column for column in _TEXTS if column in table.columns), nested[0] if len(nested) == 1 else None)
     if found is None:
         raise UnmaskError(
-            f"{path} has no column of texts with a usual name; give one of these with --rows.text: "
+            f"{path} has no column of texts with a usual name; give one of these with --text (text= in Python): "
             f"{', '.join(table.columns[:30])}."
         )
     return found

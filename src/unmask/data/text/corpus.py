@@ -188,6 +188,11 @@ class Split:
         for unit in self.units(np.iinfo(np.int64).max).tolist():
             yield self.read(unit)
 
+    @property
+    def single(self) -> int:
+        """The number of documents of one sentence."""
+        return sum(int((np.diff(shard.documents, prepend=0) == 1).sum()) for shard in self._shards)
+
     def unigrams(self) -> np.ndarray:
         """[V] int64: the count of each id. At an address it is that in the first shard, so that no other is fetched."""
         counts = np.zeros(self.vocabulary, np.int64)

@@ -9,6 +9,7 @@ from unmask.huggingface.card import Card, Score
 from unmask.runs import cards
 from unmask.runs.finetuning.prepared import Prepared
 from unmask.runs.finetuning.report import doubts, kept_seed
+from unmask.tasks import Task
 
 MOST_LABELS = 30  # labels that a card lists
 
@@ -36,9 +37,7 @@ def card_of(prepared: Prepared, results: Mapping[str, Any], notes: list[str], re
         learned=_learned(results, kind.__doc__ or ""),
         task=kind.task_name,
         pipeline=prepared.pipeline,
-        command=("embed", kind.form.several + " --out vectors.npy")
-        if kind.gives_vectors
-        else ("predict", kind.form.example),
+        command=use_of(kind),
         start=cards.name_of(config.model),
         made=cards.made(config.model),
         datasets=cards.datasets(files),
@@ -46,10 +45,15 @@ def card_of(prepared: Prepared, results: Mapping[str, Any], notes: list[str], re
         settings=settings | cards.settings(parts | {"length": config.rows.length}),
         scores=scores,
         reference=kind.reference,
-        notes=[*notes, *_spread(results)],
+        notes=[*filter(None, [prepared.notice]), *notes, *_spread(results)],
         warnings=doubts(results),
         tags=(kind.task_name,),
     )
+
+
+def use_of(kind: type[Task]) -> tuple[str, str]:
+    """The verb that uses a model of a task, and its arguments after `--model FOLDER`."""
+    return ("embed", f"{kind.form.several} --out vectors.npy") if kind.gives_vectors else ("predict", kind.form.example)
 
 
 def _learned(results: Mapping[str, Any], about: str) -> str:

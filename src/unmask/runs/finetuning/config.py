@@ -33,7 +33,8 @@ SEEDS = 3  # for fewer than SMALL training rows
 @dataclass(frozen=True, kw_only=True)
 class Fit(Config):
     """How a model is trained on labelled rows. The defaults suit a fully pre-trained BERT-base (Devlin et al. 2018,
-    appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs); a model of a few million parameters needs 3e-4 to 1e-3.
+    appendix A.3: 2e-5 to 5e-5, 2 to 4 epochs). The learning rate, if none is given, follows from the width of the model
+    and the strategy (`encoder.usual_rate`), and is in run.json of the finished run.
 
     epochs       passes over the training rows; None: 3, but at least 200 steps
     least_steps  least number of steps, with more passes if needed; None: 200 if `epochs` is None, because small sets
@@ -60,7 +61,7 @@ class Fit(Config):
     evaluations: float | None = None
     patience: int | None = None
     metric: str | None = None
-    optimizer: Optimizer = field(default_factory=lambda: Optimizer(lr=5e-5))
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer(lr=None))
     schedule: Schedule = field(default_factory=Schedule)
     precision: Precision = "auto"
     device: str = "auto"

@@ -21,7 +21,7 @@ from unmask.errors import Stopped, UnmaskError
 from unmask.files import write_text
 from unmask.models.model import Model, ModelConfig
 from unmask.objectives import Objective
-from unmask.runs.finetuning.config import FineTuning, Fit
+from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import EXAMPLES, shown
 from unmask.runs.finetuning.supervised import begun_with, check_metric, fit, running
@@ -38,6 +38,7 @@ UNBOUNDED = 1_000_000  # longest sequence of a model without positions, in token
 ANEW = 1_000_003  # added to the seed when a run is started again
 INTERRUPTIONS = ("SIGTERM", "SIGINT", "a signal to another process")  # values of Fitted.stopped after a signal
 SMALL = 256  # width of a small model
+USUAL, OF_BASE = 5e-5, 768  # default learning rate of BERT-base (Devlin et al. 2018, appendix A.3), and its width
 Aim = Distilled | WithLanguageModel | TwoTasks
 BOLD = 1e-3  # default learning rate when few weights are trained: a frozen trunk, LoRA
 
@@ -64,6 +65,10 @@ class PreparedEncoder(Prepared):
     @property
     def labels(self) -> tuple[str, ...]:
         return self.task.labels
+
+    @property
+    def notice(self) -> str:
+        return self.task.notice
 
     @property
     def pairs(self) -> bool:
@@ -102,11 +107,8 @@ class PreparedEncoder(Prepared):
         return Seed(row, self.task.report(answers, dev), write, curves, confusion, tables)
 
 
-def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> PreparedEncoder:
-    """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit.
-
-    searched  whether a search sets the learning rate, so that there is no default
-    """
+def prepare(config: FineTuning, say: Notes) -> PreparedEncoder:
+    """Read and encode the rows, and check them and the model. Raises UnmaskError if they do not fit."""
     begun = config
     start = config.start
     if config.rows.train is None:
@@ -121,7 +123,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
     config = _settled(config, len(sets["train"]), say)
     fresh = config.from_scratch or config.page is not None
     config = _with_strategy(config, None if fresh else sizes, say)
-    config = config if searched else _with_rate(config, sizes, say)
+    config = _with_rate(config, sizes, say)
     held_out = config.rows.dev is None and config.rows.benchmark is None
     config = replace(config, options=config.options.continuing(None if config.model is None else Path(config.model)))
     task = config.kind.learned(sets, config.options, say, held_out=held_out)
@@ -147,6 +149,7 @@ def prepare(config: FineTuning, say: Notes, *, searched: bool = False) -> Prepar
         say((note := rows.said(processor)) and f"{name}: {note}")
     baseline = {name: task.baseline(rows, sets["train"].rows) for name, rows in sets.items() if name != "train"}
     say(f"Baseline from the training rows, {task.reference}: {shown(baseline['dev'])}.")
+    say(task.notice)
     check_metric(config.fit.metric, baseline["dev"], lambda: task.evaluate(loaded.model, encoded["dev"], processor.pad))
     if config.distillation.teacher is not None and config.fit.workers:
         raise UnmaskError("--teacher and --workers cannot be combined: leave one of them out.")
@@ -289,7 +292,7 @@ def _with_strategy(config: FineTuning, pretrained: ModelConfig | None, say: Note
 
 def _with_rate(config: FineTuning, sizes: ModelConfig, say: Notes) -> FineTuning:
     """The config with the default learning rate of the strategy and of the model, unless another one is given."""
-    if config.fit.optimizer.lr != Fit().optimizer.lr:
+    if config.fit.optimizer.lr is not None:
         return config
     shares, before = config.kind.rate_shares, rate_of(config.model) if config.model is not None else None
     if config.transfer.strategy in ("frozen", "lora"):
@@ -299,8 +302,16 @@ def _with_rate(config: FineTuning, sizes: ModelConfig, say: Notes) -> FineTuning
         lr = shares[sizes.width > SMALL] * before
         say(f"The default learning rate is {lr:g}, as {config.model} was trained at {before:g}.")
     else:
-        return config
+        lr = usual_rate(sizes.width) if shares is None else USUAL
+        if lr != USUAL:
+            say(f"The default learning rate is {lr:g}, as the model is only {sizes.width} wide; --lr sets another.")
     return config.replace(fit={"optimizer": {"lr": lr}})
+
+
+def usual_rate(width: int) -> float:
+    """The default learning rate of a text model of this width: that of BERT-base, or for a narrower one as many times
+    more as it is narrower, up to 1e-3 (docs/decisions/0054-narrow-models-take-larger-steps.md)."""
+    return float(f"{min(BOLD, USUAL * max(1.0, OF_BASE / width)):.2g}")
 
 
 def rate_of(folder: Path | str) -> float | None:

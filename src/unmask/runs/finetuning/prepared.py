@@ -88,6 +88,11 @@ class Prepared(ABC):
         """What the model is for, by the name of the Hugging Face hub (`Task.pipeline`)."""
         return self.config.kind.pipeline
 
+    @property
+    def notice(self) -> str:
+        """One sentence on how the scores are computed; empty for most tasks."""
+        return ""
+
     @abstractmethod
     def train_seed(
         self, seed: int, folder: Path, display: Display | None, say: Notes, *, resume: bool | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,16 +72,23 @@ def weakness(folder: Path, facts: Mapping[str, Any]) -> str | None:
 
 
 def doubts(results: Mapping[str, Any]) -> list[str]:
-    """A sentence for a model that is no better than the baseline on the dev rows."""
+    """A sentence, with advice, for a model that is hardly better than the baseline on the dev rows: by no more than one
+    standard error, taken for a mean over the rows of numbers from 0 to 1, which is at most sqrt(score (1 - score) /
+    rows)."""
     metric, floor = results["metric"], results["baseline"]["dev"]
     if metric not in floor:
         return []
     found = kept_seed(results)["dev"][metric]
-    if sign_of(metric) * (found - floor[metric]) > 0:
+    gain, rows = sign_of(metric) * (found - floor[metric]), results.get("rows", {}).get("dev")
+    error = math.sqrt(max(0.0, found * (1 - found)) / rows) if rows else 0.0
+    if gain > error:
         return []
+    beside = f"no better than {floor[metric]:.4f}, the baseline"
+    if gain > 0:
+        beside = f"within a standard error ({error:.4f}) of {floor[metric]:.4f}, the baseline"
     return [
-        f"The model has hardly learned: its {metric} on the dev rows, {found:.4f}, is no better than "
-        f"{floor[metric]:.4f}, the baseline. Train longer, or give more rows."
+        f"The model has hardly learned: its {metric} on the dev rows, {found:.4f}, is {beside}. Set a higher --lr, "
+        "train longer (--epochs), give more rows, or start from a model that was trained longer."
     ]
 
 

@@ -21,9 +21,9 @@ from unmask.runs.finetuning.card import card_of
 from unmask.runs.finetuning.config import FineTuning
 from unmask.runs.finetuning.prepared import Notes, Prepared, Seed
 from unmask.runs.finetuning.report import FOLDS, RESULTS, chosen_sentences, render_result, summary
-from unmask.runs.pretraining.evaluation import too_few
 from unmask.runs.report import write_report
 from unmask.train import checkpoint, distributed
+from unmask.train.calibrate import too_few
 from unmask.train.checkpoint import LOCK, RUN
 from unmask.train.display import Audience, Display
 from unmask.train.trackers import About, Tracking
@@ -42,6 +42,7 @@ class Result:
     baseline  split -> metrics of the most frequent label, or the mean score, of the training rows
     summary   split -> metric -> mean, standard deviation (of the sample) and worst over the seeds
     kept      the seed whose model is in the folder, the best on the dev rows
+    rows      split -> number of its rows
     pairs     whether training rows are pairs of texts
     curves    title -> curve of the kept seed's answers to the dev rows, for the report
     confusion label -> prediction -> number of dev rows, of the kept model; empty unless each row has one label
@@ -61,6 +62,7 @@ class Result:
     curves: dict[str, Any] = field(default_factory=dict)
     confusion: dict[str, dict[str, int]] = field(default_factory=dict)
     tables: dict[str, Any] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "labels": list(self.labels)}
@@ -180,6 +182,7 @@ def train_seeds(
         curves=best.curves,
         confusion=best.confusion,
         tables=best.tables,
+        rows=dict(prepared.counts),
     )
     if distributed.is_main():
         best.write(out)

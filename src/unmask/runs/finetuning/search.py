@@ -110,7 +110,7 @@ def search(
         raise UnmaskError("Give a model and rows: --model FOLDER --train FILE.")
     say = Notes(display)
     say(_replaced(config, grid))
-    prepared = prepare(_at(config, points[0]), say, searched=True)
+    prepared = prepare(_at(config, points[0]), say)
     with checkpoint.going_on("finetune", out), checkpoint.alone(out) if distributed.is_main() else nullcontext():
         return _searched(config, asked, prepared, points, out, display, say)
 

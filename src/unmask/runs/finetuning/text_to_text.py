@@ -172,7 +172,7 @@ def prepare(config: FineTuning, say: Notes, *, resume: bool = False) -> Prepared
     config = config.replace(seeds=config.number_of_seeds(len(sets["train"])))
     config = config.replace(fit={"optimizer": _optimizer(config.fit.optimizer, resume)})
     if config.fit.optimizer.algorithm == "adafactor":
-        rate = f"{config.fit.optimizer.lr:g}"
+        rate = f"{config.fit.optimizer.rate:g}"
         say(f"A T5 is fine-tuned by Adafactor, with a learning rate relative to the weights: {rate}.", note=False)
     return PreparedText(config, config, task, sets, train, baseline, metric)
 

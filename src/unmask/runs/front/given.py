@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, TypeGuard, TypeVar
 from unmask.data.files.tables import HUB
 from unmask.errors import UnmaskError
 from unmask.files import writing
+from unmask.huggingface.hub import model_folder
 from unmask.train import distributed
 
 T = TypeVar("T")
@@ -43,6 +45,30 @@ def exists(data: object) -> bool:
         return Path(data).exists()
     except (OSError, ValueError):  # too long for a file name, or a character that no name has
         return False
+
+
+def folder_of(model: object) -> Path:
+    """The folder of a model, or of its name on the Hub. Raises UnmaskError for a value of another kind."""
+    if not is_path(model):
+        raise UnmaskError(
+            f"A model is given by its folder or its name on the Hub, not by a value of the type {type(model).__name__}."
+        )
+    return model_folder(os.fspath(model))
+
+
+def check_name(name: object, function: str, what: str) -> None:
+    """Raises UnmaskError for a recipe or system that is no name, such as the data."""
+    if name is not None and not isinstance(name, str):
+        raise UnmaskError(
+            f"The first value of unmask.{function} is the name of a {what}, not a value of the type "
+            f"{type(name).__name__}; the data come after it."
+        )
+
+
+def as_given(said: str, path: Path) -> str:
+    """A text about rows in a temporary file, without the name of the file."""
+    said = re.sub(rf"{re.escape(str(path))}:(\d+)", r"row \1", said).replace(str(path), "the table given")
+    return said[:1].upper() + said[1:]
 
 
 def paths_in(data: object) -> list[Path] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from unmask.data.text import reading
 from unmask.data.text.kinds import KINDS
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, unknown
-from unmask.huggingface.hub import model_folder
 from unmask.runs import recipes, supervised_recipes
 from unmask.runs.finetuning import FineTuning, cross_validate
 from unmask.runs.finetuning import run as finetuning
@@ -25,8 +23,10 @@ from unmask.runs.front.given import (
     Paths,
     Rows,
     beside,
+    check_name,
     corpus_place,
     file_of,
+    folder_of,
     is_path,
     main_first,
     paths_in,
@@ -94,6 +94,7 @@ def pretrain(
     """
     given: Settings = {"steps": steps, "minutes": minutes, "learning_rate": learning_rate, "batch_size": batch_size}
     given |= {"seed": seed, "device": device, "precision": precision, "track": track}
+    check_name(recipe, "pretrain", "recipe")
     folder = Path(out or f"runs/{recipe}")
     if out is None and recipe is None:
         raise UnmaskError("Give a recipe, or a folder for the run: out='runs/mine'.")
@@ -102,7 +103,7 @@ def pretrain(
         checkpoint.refuse_taken(folder, resume=True)
     elif not overwrite:
         refuse_taken(folder, checkpoint.refuse_taken)
-    origin_folder = None if start is None else str(model_folder(os.fspath(start)))
+    origin_folder = None if start is None else str(folder_of(start))
     name, config = recipes.choose(recipe, origin_folder, facts)
     changes = changes_of(pretrain, given, fields, [config])
     config = recipes.overridden(config, changes, resumed=resume)
@@ -169,7 +170,7 @@ def finetune(
     else:
         if not overwrite:
             refuse_taken(folder, finetuning.refuse_taken)
-        changes["model"] = model_folder(os.fspath(model))
+        changes["model"] = folder_of(model)
         distributed.init(changes.get("device", "auto"))
         files = main_first(lambda: _split_files(folder, train, dev, test))
         config = FineTuning().override(changes | files, **OTHERS)
@@ -227,6 +228,7 @@ def train(
         "seed": seed,
     }
     given |= {"device": device, "precision": precision, "track": track}
+    check_name(system, "train", "system")
     if system is None and start is None and not resume:
         raise UnmaskError(f"Give a system: {', '.join([*systems.names(), *supervised_recipes.names()])}.")
     if out is None and system is None:
@@ -251,7 +253,7 @@ def train(
         raise UnmaskError("data and test are for labelled rows; a translation system takes pairs.")
     if resume:
         checkpoint.refuse_taken(folder, resume=True)
-    config = systems.choose(name, None if start is None else str(model_folder(os.fspath(start))), facts, folder)
+    config = systems.choose(name, None if start is None else str(folder_of(start)), facts, folder)
     changes = changes_of(train, given, fields, [config])
     if not facts and pairs is None and start is None:
         config = systems.dates(config)

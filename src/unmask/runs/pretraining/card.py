@@ -16,7 +16,7 @@ from unmask.runs.pretraining.evaluation import DESCRIBED
 
 HELD_OUT = "heldout"
 UNITS = "Losses are in natural units of information (nats), accuracies are shares."
-FREQUENCIES = "a model of word frequencies alone, without a context"
+FREQUENCIES = "a model without a context: word frequencies alone, or the most frequent class"
 
 
 def facts(

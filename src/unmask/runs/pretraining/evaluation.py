@@ -15,7 +15,6 @@ import numpy as np
 from unmask.config import read_json
 from unmask.data.files import corpora
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.errors import plural
 from unmask.files import MANIFEST
 from unmask.objectives import Term, registry
 from unmask.runs.report import Report, answers, curve, galleries, history, of_one_run
@@ -25,9 +24,6 @@ from unmask.types import Batch
 
 CLEARLY = 0.97
 """Share of the loss of word frequencies below which a model clearly uses the context."""
-
-FEW = 100
-"""Steps below which a run with a budget in minutes has hardly learned anything."""
 
 
 def baseline(batches: Sequence[Batch], log_p: np.ndarray, terms: Iterable[Term]) -> dict[str, float]:
@@ -48,6 +44,12 @@ def baseline(batches: Sequence[Batch], log_p: np.ndarray, terms: Iterable[Term])
             found[f"loss/{name}"] = float(-log_p[targets].mean())
             found[f"{name}/correct"] = float((targets == log_p.argmax()).mean())
     return found
+
+
+def of_classes(batches: Sequence[Batch], terms: Iterable[Term]) -> dict[str, float]:
+    """TERM/correct of the most frequent class on the targets of `batches`, for each term with classes."""
+    found = {term.name: _targets(batches, term.name) for term in terms if term.classes}
+    return {f"{name}/correct": float(np.bincount(y).max() / len(y)) for name, y in found.items() if len(y)}
 
 
 def guessing(terms: Iterable[Term]) -> dict[str, Term]:
@@ -81,16 +83,6 @@ def plateau(result: Mapping[str, float], baseline: Mapping[str, float], terms: I
     return None
 
 
-def too_few(steps: int, minutes: float | None) -> str | None:
-    """A sentence, with advice, for a run by minutes that took hardly any steps; None for any other."""
-    if minutes is None or steps >= FEW:
-        return None
-    return (
-        f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
-        f"raise --minutes, so that there are at least {FEW} steps."
-    )
-
-
 # ------------------------------------------------------------------------------------------------ the report
 
 
@@ -111,7 +103,9 @@ def report_of(folder: Path, run: dict[str, Any]) -> Report:
         label = (terms[name].label if name in terms else name).capitalize()
         floors = {"word frequencies alone": baseline[f"loss/{name}"]} if f"loss/{name}" in baseline else {}
         sections += curve(f"{label}: loss", f"loss/{name}", found, floors=floors, note=_growth(run))
-        sections += curve(f"{label}: accuracy", f"{name}/correct", found, note=_growth(run))
+        constant = f"{name}/correct" if name in terms and terms[name].classes else ""
+        floors = {"the most frequent class": baseline[constant]} if constant in baseline else {}
+        sections += curve(f"{label}: accuracy", f"{name}/correct", found, floors=floors, note=_growth(run))
         for metric, title in terms[name].more if name in terms else ():
             sections += curve(title, f"{name}/{metric}", found)
     sections += curve("Learning rate", "lr", {"learning rate": train})
@@ -143,8 +137,9 @@ def terms_of(run: dict[str, Any]) -> dict[str, Term]:
 
 
 def _against_frequencies(term: Term, last: dict[str, Any], baseline: dict[str, float]) -> report.Table:
-    found = {"this model": last} | ({"word frequencies alone, no context": baseline} if baseline else {})
-    name, rows = term.name, []
+    name, rows, found = term.name, [], {"this model": last}
+    if f"loss/{name}" in baseline:
+        found["word frequencies alone, no context"] = baseline
     for who, of in found.items():
         loss = of[f"loss/{name}"]  # None if it was not finite
         rows.append([who, of[f"{name}/correct"], loss, None if loss is None else math.exp(min(loss, 700.0))])

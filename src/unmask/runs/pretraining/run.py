@@ -29,6 +29,7 @@ from unmask.runs.pretraining.rows import PretrainingRows
 from unmask.runs.pretraining.teacher import prepare, stages, with_teacher
 from unmask.runs.run import Run, claim
 from unmask.train import distributed
+from unmask.train.calibrate import too_few
 from unmask.train.display import Display, on_main, progress
 from unmask.train.events import Evaluation, Result
 
@@ -77,7 +78,7 @@ class Pretrain(Run):
         self.tokens = tokens_of(config)
         self.train = train = [corpus.split("train") for corpus in self.corpora]
         heldout = [corpus.split("heldout") for corpus in self.corpora]
-        config.objective.check_data(train)
+        poor = [] if resume else config.objective.check_data(train)
         self.config = config = self._prepared(processor, out, display)
         if self.origin is not None:
             words = self.origin.stored.words
@@ -92,7 +93,7 @@ class Pretrain(Run):
         rows = PretrainingRows(objective, train, heldout, config.rows, self.tokens, config.training.seed)
         self.heldout = rows.heldout
         self.probes = self._probes(prompts, heldout[0])
-        own = (notice, "" if self.heldout else NOTHING_HELD_OUT)
+        own = (notice, *poor, "" if self.heldout else NOTHING_HELD_OUT)
         self.notes = [*(note for note in own if note), *self._unread()]
         super().__init__(
             model,
@@ -177,7 +178,7 @@ class Pretrain(Run):
     def doubts(self, result: Result) -> list[str]:
         new = self.origin is None and result.stopped is None
         steps = result.total - self.trainer.timed_from
-        few = evaluation.too_few(steps, self.config.training.minutes) if new else None
+        few = too_few(steps, self.config.training.minutes) if new else None
         said = few or evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
         return [said] if said else []
 
@@ -210,11 +211,13 @@ class Pretrain(Run):
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """The scores of word frequencies alone (add-one unigrams of the training text) on the held-out targets; empty
-        if the objective predicts no text."""
-        if not evaluation.guessing(self.learned.terms):
-            return {}
-        return evaluation.baseline(self.heldout, self.log_frequencies, self.learned.terms)
+        """The scores of word frequencies alone (add-one unigrams of the training text) on the held-out targets, and of
+        the most frequent class; empty if the objective predicts neither text nor classes."""
+        terms = self.learned.terms
+        found = evaluation.of_classes(self.heldout, terms)
+        if evaluation.guessing(terms):
+            found |= evaluation.baseline(self.heldout, self.log_frequencies, terms)
+        return found
 
     @cached_property
     def log_frequencies(self) -> np.ndarray:

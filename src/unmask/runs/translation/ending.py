@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from unmask.errors import plural
-from unmask.runs.pretraining.evaluation import CLEARLY, too_few
+from unmask.runs.pretraining.evaluation import CLEARLY
+from unmask.train.calibrate import too_few
 from unmask.train.metrics import chosen
 
 LEARNED = {"exact": 0.5, "bleu": 5.0}

@@ -37,7 +37,7 @@ class Sources:
 
     def on_embedded(self, config: Translation) -> Translation:
         """The same system for the embedded pairs: a small model of characters, about two minutes."""
-        return _small(config, min(1e-3, config.training.optimizer.lr), tokens=2_048)
+        return _small(config, min(1e-3, config.training.optimizer.rate), tokens=2_048)
 
 
 class Vectors(Sources):

@@ -50,22 +50,22 @@ def convs2s_small() -> Translation:
 
 
 def transformer_tiny() -> Translation:
-    """3 + 3 layers of 256: minutes to an hour on a CPU."""
+    """3 + 3 layers of 256 (12 M parameters): minutes to an hour on a CPU."""
     return _transformer("tiny")
 
 
 def transformer_small() -> Translation:
-    """4 + 4 layers of 256: an hour or more on a CPU."""
+    """4 + 4 layers of 256 (16 M parameters): an hour or more on a CPU."""
     return _transformer("small")
 
 
 def transformer_base() -> Translation:
-    """6 + 6 layers of 512, as published: a GPU."""
+    """6 + 6 layers of 512 (61 M parameters), as published: a GPU."""
     return _published("base")
 
 
 def transformer_big() -> Translation:
-    """6 + 6 layers of 1,024, as published: several GPUs."""
+    """6 + 6 layers of 1,024 (210 M parameters), as published: several GPUs."""
     return _published("big")
 
 
