@@ -251,6 +251,10 @@ def test_a_process_fetches_its_own_shards_alone(
         taken(data_of([split], rank, 2, monkeypatch), 60)
         mine = {f"train-{i:05d}.tokens" for i in range(count) if i % 4 // 2 == rank}
         assert {name for name in fetched if name.endswith("tokens")} == mine
+    fetched.clear()
+    assert (split.unigrams() > 0).any()
+    assert split.single == split.documents, "all documents have one sentence"
+    assert {name.partition(".")[0] for name in fetched} <= {"train-00000"}
 
 
 def test_what_cannot_be_shared_is_said(url: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

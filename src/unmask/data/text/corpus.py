@@ -190,13 +190,19 @@ class Split:
 
     @property
     def single(self) -> int:
-        """The number of documents of one sentence."""
-        return sum(int((np.diff(shard.documents, prepend=0) == 1).sum()) for shard in self._shards)
+        """The number of documents of one sentence, estimated from `_sample`."""
+        found = sum(int((np.diff(shard.documents[:], prepend=0) == 1).sum()) for shard in self._sample)
+        return found * self.documents // max(1, sum(len(shard.documents) for shard in self._sample))
+
+    @property
+    def _sample(self) -> list[Shard]:
+        """The shards that statistics read: all, or the first one at an address, so that no other is fetched."""
+        return self._shards[:1] if isinstance(self.folder, Cached) else self._shards
 
     def unigrams(self) -> np.ndarray:
-        """[V] int64: the count of each id. At an address it is that in the first shard, so that no other is fetched."""
+        """[V] int64: the count of each id in `_sample`."""
         counts = np.zeros(self.vocabulary, np.int64)
-        for shard in self._shards[: 1 if isinstance(self.folder, Cached) else None]:
+        for shard in self._sample:
             for begin in range(0, len(shard.tokens), CHUNK):
                 counts += np.bincount(shard.tokens[begin : begin + CHUNK], minlength=self.vocabulary)
         return counts
