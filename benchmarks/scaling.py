@@ -224,8 +224,8 @@ def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
 
     if options.corpus is None:
         options.corpus = f"{folder}/corpus"
-        size = {} if options.partitions == 1 else {"shard_tokens": 50_000}
-        corpus.build(embedded.documents, options.corpus, vocabulary_size=8192, **size)
+        shard = 50_000_000 if options.partitions == 1 else 50_000
+        corpus.build(embedded.documents, options.corpus, vocabulary_size=8192, shard_tokens=shard)
     opened = corpus.Corpus(options.corpus)
     model = Bert(vocabulary=opened.tokenizer.size, length=LENGTH).replace(**SIZES[options.size])
     return {
