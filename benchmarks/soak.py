@@ -58,7 +58,8 @@ class Load:
         place = urlsplit(address)
         self.host, self.port = place.hostname, place.port
         self.idle: deque[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = deque()
-        self.requests = _requests(f"{self.host}:{self.port}", np.random.default_rng(seed))
+        self.texts = _texts(np.random.default_rng(seed))
+        self.requests = [_request(f"{self.host}:{self.port}", texts) for texts in self.texts]
         self.reset()
 
     def reset(self) -> None:
@@ -73,29 +74,33 @@ class Load:
         self.lags.append(time.perf_counter() - due)
         try:
             async with asyncio.timeout(TIMEOUT):
-                status = await self._exchange(self.requests[number % BODIES])
+                status, body = await self._exchange(self.requests[number % BODIES])
         except Exception as error:  # whatever breaks a connection is a finding
             status = type(error).__name__
         self.statuses[status] += 1
         if status == "200":
             self.seconds.append(time.perf_counter() - due)
+            self.keep(number % BODIES, body)
 
-    async def _exchange(self, request: bytes) -> str:
+    def keep(self, number: int, body: bytes) -> None:
+        """Called with the answer to the texts of this number."""
+
+    async def _exchange(self, request: bytes) -> tuple[str, bytes]:
         while self.idle and self.idle[-1][0].at_eof():  # the service closes connections that rest for long
             self.idle.pop()[1].close()
         reader, writer = self.idle.pop() if self.idle else await asyncio.open_connection(self.host, self.port)
         writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         length = re.search(rb"content-length: (\d+)", head)
-        await reader.readexactly(int(length[1]) if length else 0)
+        body = await reader.readexactly(int(length[1]) if length else 0)
         if b"connection: close" in head:
             writer.close()
         else:
             self.idle.append((reader, writer))
         status = head[9:12].decode("ascii")
-        return "429 without Retry-After" if status == "429" and b"retry-after:" not in head else status
+        return ("429 without Retry-After" if status == "429" and b"retry-after:" not in head else status), body
 
-    async def closed(self, seconds: float) -> float:
+    async def closed(self, seconds: float, clients: int = CLIENTS) -> float:
         """Requests answered a second, by clients that wait for their answers."""
         self.reset()
         begin = time.perf_counter()
@@ -103,9 +108,9 @@ class Load:
 
         async def client(number: int) -> None:
             while (now := time.perf_counter()) < until:
-                await self.ask(number := number + CLIENTS, now)
+                await self.ask(number := number + clients, now)
 
-        await asyncio.gather(*map(client, range(CLIENTS)))
+        await asyncio.gather(*map(client, range(clients)))
         return self.statuses["200"] / (time.perf_counter() - begin)
 
     async def steady(self, rate: float, seconds: float) -> float:
@@ -131,20 +136,21 @@ class Load:
             writer.close()
 
 
-def _requests(host: str, rng: np.random.Generator) -> list[bytes]:
-    words, found = TEXT.split(), []
-    for _ in range(BODIES):
-        texts = [" ".join(rng.choice(words, length)) for length in rng.integers(3, 40, TEXTS)]
-        body = json.dumps({"texts": texts}).encode("ascii")
-        head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-        found.append(f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body)
-    return found
+def _texts(rng: np.random.Generator) -> list[list[str]]:
+    words = TEXT.split()
+    return [[" ".join(rng.choice(words, length)) for length in rng.integers(3, 40, TEXTS)] for _ in range(BODIES)]
+
+
+def _request(host: str, texts: list[str]) -> bytes:
+    body = json.dumps({"texts": texts}).encode("ascii")
+    head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(folder: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`unmask serve` in a process, and its address; it must end well."""
-    command = [sys.executable, "-m", "unmask", "serve", "--model", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "unmask", "serve", "--model", str(folder), "--port", "0", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -167,14 +173,14 @@ def memory(process: subprocess.Popen[str]) -> float:
     return int(found[1]) / 1_024 if found else 0.0
 
 
-def write_model(folder: Path, seed: int) -> Path:
-    """An untrained classifier of the size of BERT-mini."""
+def write_model(folder: Path, seed: int, *, dim: int = 256, layers: int = 4) -> Path:
+    """An untrained classifier, by default of the size of BERT-mini."""
     from unmask import huggingface
     from unmask.data.text.tokenizer import Tokenizer
     from unmask.models.bert import Bert
 
     tokenizer = Tokenizer.train([TEXT] * 3, 200)
-    config = Bert(vocabulary=tokenizer.size, dim=256, layers=4, heads=4, hidden=1_024, length=128)
+    config = Bert(vocabulary=tokenizer.size, dim=dim, layers=layers, heads=dim // 64, hidden=4 * dim, length=128)
     huggingface.save(folder, config.build(as_heads({"classification": 2}), seed=seed), tokenizer, labels=("no", "yes"))
     return folder
 

@@ -12,7 +12,7 @@ from unmask.cli.help import add_fields
 from unmask.cli.options import answering_options, backend_option
 from unmask.cli.parser import Parser, add_verb, field_options, print_fields, say
 from unmask.cli.words import vectors_of
-from unmask.errors import UnmaskError, needs
+from unmask.errors import UnmaskError, needs, plural
 
 RUNS = Path("runs")
 
@@ -36,6 +36,15 @@ def add_verbs(verbs: Any) -> None:
         help="model folders, or word vectors; without any, the newest run in runs/",
     )
     model.add_argument("--loaded", type=int, default=4, help="most models in memory at a time")
+    model.add_argument(
+        "--workers", type=int, default=1, metavar="N", help="processes that answer, with the models in memory once"
+    )
+    model.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="compute threads of each worker (default: those of PyTorch, shared by the workers)",
+    )
     model.add_argument("--top", type=int, default=5, help="predictions for each masked token")
     answering_options(model)
     backend_option(model)
@@ -77,18 +86,53 @@ def _serve(options: argparse.Namespace, overrides: dict[str, str]) -> None:
         return
     from unmask.serve.http.app import build
     from unmask.serve.http.pool import Pool
-    from unmask.serve.http.server import run
 
+    threads = _threads_each(options)
     access = _access(options)
     folders = options.model or [_newest()]
     if isinstance(options.backend, Path) and len(folders) > 1:
         raise UnmaskError(f"{options.backend} holds one model: give one --model, or leave --backend out.")
-    where = {"device": options.device, "precision": options.precision, "backend": options.backend}
-    pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **where)
+    how = {"device": options.device, "precision": options.precision, "backend": options.backend}
+    pool = Pool(folders, loaded=options.loaded, top=options.top, vectors=read_vectors, **how)
     served = pool.get()  # load now, so that a bad folder fails at the start and the first request does not wait
     if answers := served.predictor or served.translator:
         say(answers.settled)
-    run(build(pool, settings, access), options.host, options.port, lambda address: _begun(address, pool))
+    app = build(pool, settings, access)
+    where = (options.host, options.port, lambda address: _begun(address, pool))
+    if options.workers == 1:
+        from unmask.serve.http import server
+
+        server.run(app, *where)
+        return
+    from unmask.serve.http import workers
+
+    for name in pool.names()[1 : options.loaded]:
+        pool.get(name)  # a model that a worker loads would be in memory once for each of them
+    each = plural(threads, "compute thread")
+    print(f"{options.workers} workers, each with {each}; the limits are for each of them.", file=sys.stderr)
+    workers.run(app, *where, workers=options.workers, compute_threads=threads)
+
+
+def _threads_each(options: argparse.Namespace) -> int:
+    """The compute threads of each worker. For several, sets one thread for this process, which loads the models: a
+    process with compute threads cannot be copied.
+
+    Raises UnmaskError for numbers below 1, and for workers that cannot share the models.
+    """
+    import torch
+
+    for name in ("workers", "threads"):
+        if (given := getattr(options, name)) is not None and given < 1:
+            raise UnmaskError(f"--{name} must be at least 1, not {given}.")
+    if options.workers > 1 and (sys.platform != "linux" or options.device != "cpu" or options.backend != "torch"):
+        raise UnmaskError(
+            "Several workers share models that PyTorch computes on the CPU under Linux: leave --device and --backend "
+            "out, or start a service for each device, without --workers."
+        )
+    threads: int = options.threads or max(1, torch.get_num_threads() // options.workers)
+    if options.threads or options.workers > 1:
+        torch.set_num_threads(threads if options.workers == 1 else 1)
+    return threads
 
 
 def read_vectors(place: Path) -> Any:

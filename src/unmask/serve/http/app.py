@@ -199,8 +199,7 @@ class Api:
         raise too_busy(503, "The service is ending." if self.service.ends_at else "No model is loaded yet.", 1)
 
     async def metrics(self, request: Request) -> Response:
-        text = self.service.metrics.text(self.service.gauges())
-        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
+        return Response(self.service.exposition(), headers={"content-type": prometheus.CONTENT_TYPE})
 
     async def openapi(self, request: Request) -> Response:
         return reply(self.document)

@@ -23,7 +23,8 @@ from unmask.serve.http.service import Service
 from unmask.serve.http.settings import Access
 from unmask.serve.http.wire import refusal
 
-OPEN = frozenset({"/health", "/ready"})  # need no key, and answer while the service is ending
+OPEN = frozenset({"/health", "/ready"})
+"""Need no key and no name in Host, which the checks of balancers lack, and answer while the service is ending."""
 WATCHED = OPEN | {"/metrics"}
 ONCE = ("authorization", "content-encoding", "content-length", "content-type", "host", "transfer-encoding")
 """Headers that a request may have only once: a proxy could use another one than this service."""
@@ -90,13 +91,13 @@ class Guard:
         if "content-length" in headers and "transfer-encoding" in headers:
             sentence = "The request has both Content-Length and Transfer-Encoding headers: leave one out."
             raise Refusal(400, sentence, connection="close")
-        if self.access.hosts and _host(headers.get("host", "")) not in self.access.hosts:
+        if path not in OPEN and self.access.hosts and _host(headers.get("host", "")) not in self.access.hosts:
             raise Refusal(400, "The Host header does not name this service.")
         if self.keys and path not in self.public and not self._knows(headers.get("authorization", "")):
             raise Refusal(
                 401, "The service needs a key: send the header Authorization: Bearer KEY.", www_authenticate="Bearer"
             )
-        if self.service.ends_at is not None and path not in WATCHED:
+        if self.service.closed and path not in WATCHED:
             raise too_busy(503, "The service is ending and accepts no new requests.", 5)
         if self.service.open > settings.requests and path not in WATCHED:
             raise too_busy(429, f"{settings.requests} requests are open already; try again in a second.", 1)

@@ -105,6 +105,29 @@ class ModelMetrics:
         self.metrics.batch_seconds.observe(seconds, self.model)
 
 
+def together(texts: Mapping[int, str]) -> str:
+    """The metrics of several workers (number -> text) as one text; the label `worker` says whose each line is."""
+    found: dict[str, list[str]] = {}  # "# HELP name ..." -> the other lines of that metric
+    for worker, text in texts.items():
+        for line in text.split("\n")[:-1]:
+            if line.startswith("# HELP "):
+                lines = found.setdefault(line, [])
+            elif not line.startswith("# TYPE "):
+                lines.append(_of_worker(worker, line))
+            elif not lines:
+                lines.append(line)
+    return "".join(f"{line}\n" for help, lines in found.items() for line in (help, *lines))
+
+
+def _of_worker(worker: int, line: str) -> str:
+    """A line with the label `worker` before its own labels."""
+    name, braces, rest = line.partition("{")
+    if braces:
+        return f'{name}{{worker="{worker}",{rest}'
+    name, _, value = line.partition(" ")
+    return f'{name}{{worker="{worker}"}} {value}'
+
+
 def _braces(names: Sequence[str], values: Sequence[str]) -> str:
     pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
     return f"{{{pairs}}}" if pairs else ""

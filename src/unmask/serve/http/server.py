@@ -40,7 +40,7 @@ class Server(uvicorn.Server):
     """At the first SIGTERM or Ctrl-C, finishes open requests, refuses new ones with 503, and ends; at the second, ends
     at once."""
 
-    def __init__(self, app: Starlette, *, begun: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, app: Starlette, *, begun: Callable[[], object] = lambda: None) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -87,7 +87,11 @@ def run(app: Starlette, host: str, port: int, begun: Callable[[str], None]) -> N
     """Serve until a signal; calls `begun(address)` once the service answers. Raises UnmaskError if the address is in
     use."""
     bound = bind(host, port)
-    server = Server(app, begun=lambda: begun(address(bound)))
+    serve(Server(app, begun=lambda: begun(address(bound))), bound)
+
+
+def serve(server: Server, bound: socket.socket) -> None:
+    """Serve at a socket until a signal."""
     threads.begin()
     gc.collect()
     gc.freeze()  # the objects so far stay: collecting them would stop all threads for a tenth of a second

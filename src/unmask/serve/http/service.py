@@ -33,6 +33,7 @@ class Service:
         self.held = 0  # bytes of long bodies of requests and answers
         self.idle: dict[Any, None] = {}  # connections without a request, the longest idle one first
         self.ends_at: float | None = None  # the latest time at which the service ends; None while it runs
+        self.share: Callable[[str], str] = _alone  # own metrics -> those of all workers
         self._batchers: weakref.WeakKeyDictionary[Served, Batcher] = weakref.WeakKeyDictionary()
         self._reading: dict[str, asyncio.Task[Served]] = {}
 
@@ -98,13 +99,24 @@ class Service:
         return self.pool.ready and self.ends_at is None
 
     def end(self) -> None:
-        """Finish open requests and accept no new ones. Safe to call from a signal handler."""
-        self.ends_at = time.monotonic() + self.settings.drain_seconds
+        """Be no longer ready; after `notice_seconds`, finish open requests and accept no new ones. Safe to call from a
+        signal handler; a second call changes nothing."""
+        if self.ends_at is None:
+            self.ends_at = time.monotonic() + self.settings.notice_seconds + self.settings.drain_seconds
+
+    @property
+    def closed(self) -> bool:
+        """Whether the service is ending and accepts no new requests."""
+        return self.ends_at is not None and time.monotonic() >= self.ends_at - self.settings.drain_seconds
 
     @property
     def ended(self) -> bool:
-        """Whether the service is ending, and no request is open or the time is up."""
-        return self.ends_at is not None and (not self.open or time.monotonic() > self.ends_at)
+        """Whether the service is closed, and no request is open or the time is up."""
+        return self.ends_at is not None and self.closed and (not self.open or time.monotonic() > self.ends_at)
+
+    def exposition(self) -> str:
+        """The metrics as text, with those of the other workers if there are any."""
+        return self.share(self.metrics.text(self.gauges()))
 
     def gauges(self) -> Mapping[str, tuple[str, Mapping[str, float]]]:
         """The current gauges, for `Metrics.text`."""
@@ -124,3 +136,7 @@ class Service:
                 {name: float(name in self.pool.loaded()) for name in self.pool.names()},
             ),
         }
+
+
+def _alone(text: str) -> str:
+    return text

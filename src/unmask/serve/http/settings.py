@@ -15,28 +15,30 @@ from unmask.errors import UnmaskError
 class Settings(Config):
     """Limits of the service. A request beyond a limit gets the status in brackets and one sentence.
 
-    payload        most bytes of the body of a request (413)
-    values         most commas and brackets of a body, which limit the number of its JSON values (413)
-    texts          most texts of a request (413)
-    characters     most characters of all texts of a request (413), counted before tokenization
-    tokens         most tokens of a request (413): those that it reads and, for models that write, may write
-    view           most characters of a request to a view of the page (413)
-    written        most tokens that a request may have written for a text
-    answer         most bytes of the body of an answer (413)
-    held           most bytes of all long bodies of requests and answers together (429)
-    batch_tokens   most tokens of a batch; a request is never split, so a single one may have more
-    wait           milliseconds that a request waits for others to share its batch
-    queue_tokens   most tokens of the waiting requests to a model (429)
-    queue_seconds  most seconds that the requests before a new one will take, estimated from the speed (429)
-    requests       most open requests (429)
-    connections    most open connections, fewer if the system allows fewer descriptors; at the limit, a new connection
-                   closes the longest idle one
-    headers        most headers of a request (431)
-    seconds        most seconds from a request to its answer (503)
-    head_seconds   most seconds until the head of a request has arrived (408)
-    body_seconds   most seconds until the body of a request has arrived (408)
-    read_seconds   most seconds that a client may lag behind while it reads an answer; slower ones are disconnected
-    drain_seconds  seconds that open requests get after SIGTERM
+    payload         most bytes of the body of a request (413)
+    values          most commas and brackets of a body, which limit the number of its JSON values (413)
+    texts           most texts of a request (413)
+    characters      most characters of all texts of a request (413), counted before tokenization
+    tokens          most tokens of a request (413): those that it reads and, for models that write, may write
+    view            most characters of a request to a view of the page (413)
+    written         most tokens that a request may have written for a text
+    answer          most bytes of the body of an answer (413)
+    held            most bytes of all long bodies of requests and answers together (429)
+    batch_tokens    most tokens of a batch; a request is never split, so a single one may have more
+    wait            milliseconds that a request waits for others to share its batch
+    queue_tokens    most tokens of the waiting requests to a model (429)
+    queue_seconds   most seconds that the requests before a new one will take, estimated from the speed (429)
+    requests        most open requests (429)
+    connections     most open connections, fewer if the system allows fewer descriptors; at the limit, a new connection
+                    closes the longest idle one
+    headers         most headers of a request (431)
+    seconds         most seconds from a request to its answer (503)
+    head_seconds    most seconds until the head of a request has arrived (408)
+    body_seconds    most seconds until the body of a request has arrived (408)
+    read_seconds    most seconds that a client may lag behind while it reads an answer; slower ones are disconnected
+    notice_seconds  seconds after SIGTERM in which new requests are still answered while /ready says 503, so that a
+                    balancer sends no more
+    drain_seconds   seconds that open requests get after that
     """
 
     payload: int = 4_194_304
@@ -59,12 +61,14 @@ class Settings(Config):
     head_seconds: float = 10.0
     body_seconds: float = 20.0
     read_seconds: float = 20.0
+    notice_seconds: float = 0.0
     drain_seconds: float = 30.0
 
     def __post_init__(self) -> None:
         for name, value in self.to_dict().items():
-            if value < (0 if name == "wait" else 1) or not math.isfinite(value):
-                raise UnmaskError(f"The setting {name} of the service must be at least 1, not {value}.")
+            least = 0 if name in ("wait", "notice_seconds") else 1
+            if value < least or not math.isfinite(value):
+                raise UnmaskError(f"The setting {name} of the service must be at least {least}, not {value}.")
         if self.wait > 1_000:
             raise UnmaskError(
                 f"The setting wait of the service must be at most 1,000 milliseconds, not {self.wait:g}; choose 2 to 5."
