@@ -65,6 +65,7 @@ bench: .venv/installed  ## speed beside what people use instead; ARGS="pretrain 
 
 reliability: .venv/tested  ## faults injected for real: kills, refused writes, hostile files; docs/reliability.md
 	$(BIN)/python reliability/kill.py
+	$(BIN)/python reliability/nodes.py
 	$(BIN)/python reliability/storage.py
 	$(BIN)/python reliability/hostile.py
 	$(BIN)/python reliability/fuzz.py --minutes 2

@@ -54,6 +54,7 @@ def seconds_per_step(options: argparse.Namespace, processes: int, threads: int, 
             "rows.batch": rows,
             "rows.first": "none",
             "rows.tokens": LENGTH,
+            "rows.partitions": options.partitions,
             "objectives.sentences": "none",
             "training.steps": options.steps,
             "training.minutes": "none",
@@ -223,7 +224,8 @@ def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
 
     if options.corpus is None:
         options.corpus = f"{folder}/corpus"
-        corpus.build(embedded.documents, options.corpus, vocabulary_size=8192)
+        shard = 50_000_000 if options.partitions == 1 else 50_000
+        corpus.build(embedded.documents, options.corpus, vocabulary_size=8192, shard_tokens=shard)
     opened = corpus.Corpus(options.corpus)
     model = Bert(vocabulary=opened.tokenizer.size, length=LENGTH).replace(**SIZES[options.size])
     return {
@@ -241,6 +243,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=32, help="rows of 128 tokens in a batch (default: 32)")
     parser.add_argument("--steps", type=int, default=30, help="of a run; the second half counts (default: 30)")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument(
+        "--partitions", type=int, default=1, help="--rows.partitions: with 4, no process prepares the rows of another"
+    )
     parser.add_argument("--precision", choices=["auto", "fp32", "bf16"], default="auto")
     parser.add_argument("--out", type=Path, help="write everything as JSON")
     parser.add_argument("--plot", type=Path, help="draw tokens per second by processes (.svg or .png)")

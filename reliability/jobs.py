@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
@@ -21,6 +22,7 @@ from unmask.huggingface.table import as_heads
 
 TIMED = {"seconds", "tokens_per_second", "waiting"}
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("", "n", "s", "ra", "to")]
+TOLERANCE = 1e-6  # of numbers that another number of processes computed
 GOOD, BAD = "kanto", "tisra"  # what decides a label
 
 
@@ -308,6 +310,18 @@ def untimed(row: dict[str, Any]) -> dict[str, Any]:
 def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """Names of files that are missing, unexpected, or different."""
     return sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+
+
+def far(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[str]:
+    """Numbers of two traces whose difference is larger than another order of summation explains."""
+    if [row["step"] for row in expected] != [row["step"] for row in found]:
+        return ["the steps"]
+    return [
+        f"{name} at step {row['step']} by {abs(value - other[name]):.1e}"
+        for row, other in zip(expected, found, strict=True)
+        for name, value in row.items()
+        if isinstance(value, float) and not math.isclose(value, other[name], rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    ]
 
 
 def leftovers(folder: Path, job: Job) -> list[str]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import signal
 import socket
@@ -36,10 +35,9 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one thread: what forks must not hold any
 
 import numpy as np
-from jobs import Job, Process, Torchrun, differences, leftovers, prepare, trace, warm
+from jobs import Job, Process, Torchrun, differences, far, leftovers, prepare, trace, warm
 
 MOST_KILLS = 12  # of one trial, after which it is let go on
-TOLERANCE = 1e-6
 RANKS = (1, 2, 4, 1, 4, 2)  # processes of one start after the other: every change there is between them
 LONG = ("pretrain", "finetune", "translation", "corpus", "tokenizer")  # jobs that a kill finds at work
 VARIANTS = ("pretrain-workers", "pretrain-ranks", "pretrain-elastic")
@@ -183,7 +181,7 @@ class Trials:
         if left:
             self.failures.append(f"left behind: {', '.join(left)}")
         if self.variant in ("ranks", "elastic"):
-            other = _far(self.expected["metrics.jsonl"], found["metrics.jsonl"])
+            other = far(self.expected["metrics.jsonl"], found["metrics.jsonl"])
         else:
             other = differences(self.expected, found)
             if self.variant == "workers":  # run.json keeps the number
@@ -245,18 +243,6 @@ def _begun(out: Path) -> bool:
     """Whether a run left anything to continue from."""
     runs = [*out.glob("run.json"), *out.glob("checkpoints/step-*")]
     return bool(runs)
-
-
-def _far(expected: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[str]:
-    """Numbers of two traces whose difference is larger than another order of summation explains."""
-    if [row["step"] for row in expected] != [row["step"] for row in found]:
-        return ["the steps"]
-    return [
-        f"{name} at step {row['step']} by {abs(value - other[name]):.1e}"
-        for row, other in zip(expected, found, strict=True)
-        for name, value in row.items()
-        if isinstance(value, float) and not math.isclose(value, other[name], rel_tol=TOLERANCE, abs_tol=TOLERANCE)
-    ]
 
 
 def _tail(out: Path) -> str:

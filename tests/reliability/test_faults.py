@@ -20,6 +20,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "reliability"
         pytest.param(["kill.py", "--kills", "8"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "6", "--jobs", "pretrain-ranks"], marks=pytest.mark.slow),
         pytest.param(["kill.py", "--kills", "3", "--jobs", "pretrain-elastic"], marks=pytest.mark.slow),
+        pytest.param(["nodes.py", "--steps", "100"], marks=pytest.mark.slow),
         pytest.param(["storage.py", "--sample", "4", "--bytes", "9"], marks=pytest.mark.slow),
         pytest.param(["hostile.py"], marks=pytest.mark.slow),
         pytest.param(["service.py", "--seconds", "3"], marks=pytest.mark.slow),

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch import nn
 from train_toy import assert_close_rows
 
+from unmask.errors import UnmaskError
 from unmask.train import checkpoint, distributed, metrics
 
 JOBS = [
@@ -23,6 +25,9 @@ JOBS = [
     "sharded:2:full:-1:resume",  # … and goes on
     "fewer:2:none:6:no",
     "fewer:1:none:-1:resume",
+    "resharded:2:full:3:no",  # the checkpoint of 2 shards is read by 4, and theirs by 1
+    "resharded:4:full:6:resume",
+    "resharded:1:full:-1:resume",
     "thaw-one:1:none:-1:no",
     "thaw-two:2:none:6:no",
     "thaw-two:2:none:-1:resume",
@@ -47,7 +52,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k not in metrics.TIMED} for row in found]
 
 
-MANY = ["two", "four", "sharded", "fewer", "thaw-two", "thaw-sharded"]
+MANY = ["two", "four", "sharded", "fewer", "resharded", "thaw-two", "thaw-sharded"]
 
 
 def alone(name: str) -> str:
@@ -91,6 +96,35 @@ def test_all_parameters_of_several_processes_are_on_one_device(monkeypatch: pyte
     wrapped = distributed.wrap(nn.Linear(2, 2, device="meta"))
     assert {p.device.type for p in wrapped.parameters()} == {"meta"}
     assert len(list(wrapped.parameters())) == 3
+
+
+def test_several_nodes_that_restart_need_a_store_for_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(UnmaskError, match="set the environment variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 on every"):
+        distributed.init("cpu")
+
+
+@pytest.mark.parametrize(
+    ("error", "one_sentence"),
+    [
+        (RuntimeError("[/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error: Connection reset by peer"), True),
+        (torch.distributed.DistNetworkError("Broken pipe"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_a_lost_process_is_one_sentence(
+    error: RuntimeError, one_sentence: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(distributed, "ranks", lambda: 2)
+    with pytest.raises(UnmaskError if one_sentence else RuntimeError) as caught, distributed.connected():
+        raise error
+    if one_sentence:
+        assert str(caught.value).startswith("Process 0 lost its connection to the others")
+        assert "\n" not in str(caught.value)
 
 
 def test_alone_there_is_one_rank() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import subprocess
 from pathlib import Path
 
 import finetune_toy
@@ -65,6 +66,20 @@ def test_the_examples_of_the_page_on_scaling_run() -> None:
     results = doctest.testfile(str(pages.ROOT / "docs" / "scaling.md"), module_relative=False)
     assert results.attempted > 10
     assert not results.failed
+
+
+def test_the_scripts_of_the_page_on_scaling_are_understood(tmp_path: Path) -> None:
+    """Their shell has no error of syntax, and the commands that torchrun starts have known options."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", pages.text_of("scaling"), re.DOTALL | re.MULTILINE)
+    started = [block for block in blocks if "torchrun" in block]
+    assert len(started) == 4
+    assert sum(block.startswith("#!/bin/bash\n") for block in started) == 2
+    for block in started:
+        (tmp_path / "script").write_text(block)
+        subprocess.run(["bash", "-n", tmp_path / "script"], check=True)
+        arguments = re.search(r"-m (unmask [^\"\n]*)", block.replace("\\\n", " "))
+        assert arguments is not None
+        pages.check_command(arguments[1], "bert-tiny")
 
 
 @pytest.mark.parametrize("page", [*HOWTO, README])

@@ -35,6 +35,7 @@ READING: dict[str, Any] = {"per": "blank-line", "column": "text", "encoding": No
 """How texts are read by default."""
 
 MUCH = 3  # times the share of held-out text that was asked for: a sentence says so
+SHARD_TOKENS = 50_000_000
 UNKNOWN = 0.05  # share of unknown tokens above which the vocabulary does not fit the text
 
 
@@ -68,6 +69,14 @@ def add_verbs(verbs: Any) -> None:
     )
     sub.add_argument(
         "--tokenizer", metavar="FOLDER", help="use this tokenizer (a folder or file) instead of training one"
+    )
+    sub.add_argument(
+        "--shard-tokens",
+        type=int,
+        default=SHARD_TOKENS,
+        metavar="N",
+        help="for texts: tokens of a file (default: %(default)s), which a process reads or leaves out as a whole "
+        "(--rows.partitions of pretrain)",
     )
     media.add_options(sub)
     parts.add_verbs(corpus)
@@ -174,6 +183,7 @@ def _build(options: argparse.Namespace) -> Corpus:
             learn=KINDS[how.pop("kind")],
             **how,
             heldout=options.heldout,
+            shard_tokens=options.shard_tokens,
             progress=show,
         )
     print(built.summary())
@@ -259,7 +269,7 @@ def _build_once(folder: Path, said: str, **options: Any) -> None:
     with alone(folder):
         if not (folder / "manifest.json").is_file():
             print(said)
-            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT))
+            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT, shard_tokens=SHARD_TOKENS))
 
 
 def _next_run(options: argparse.Namespace, built: Corpus) -> str:

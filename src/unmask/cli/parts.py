@@ -65,6 +65,7 @@ def build(options: argparse.Namespace) -> None:
             given.inputs,
             tokenizer=tokenizer,
             heldout=options.heldout,
+            shard_tokens=options.shard_tokens,
             progress=show,
         )
     tokens = sum(shard["tokens"] for shard in part.manifest["shards"])

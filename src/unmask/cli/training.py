@@ -67,7 +67,8 @@ def _add_pretrain(verbs: Any) -> None:
         nargs="+",
         default=[],
         metavar="FOLDER",
-        help="folders that `unmask corpus build` wrote; several are mixed (default: the documentation installed with "
+        help="folders that `unmask corpus build` wrote, or addresses such as s3://bucket/corpus; several are mixed "
+        "(default: the documentation installed with "
         "Python, or speech that is synthesised, which are built once in corpora/)",
     )
     data.add_argument(

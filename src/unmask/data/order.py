@@ -58,17 +58,27 @@ class SeededBlocks(Order):
     of its units floor(n p_i / n_i) times, and for the rest the first units of a new permutation. So a single source
     contributes each unit once an epoch.
 
+    With a window, an epoch reads the files of the sources one after another, in random order, and each unit is moved by
+    up to the length of `window` files. So about that many files are read at a time, and all sources are spread over the
+    epoch. (The order "py1e" of MosaicML's StreamingDataset places the samples of a shard in a range in the same way.)
+
     targets  cost of the units that each source contributes to an epoch
     """
 
-    def __init__(self, sources: Sequence[Source[Any]], shares: np.ndarray, *, seed: int, block: int) -> None:
+    def __init__(
+        self, sources: Sequence[Source[Any]], shares: np.ndarray, *, seed: int, block: int, window: int | None = None
+    ) -> None:
         """Mix some sources.
 
         shares  share of each source in the cost of an epoch; they sum to 1 (`mixture`)
         block   approximate cost of a block
+        window  number of files that are mixed at a time, for sources with the file of each unit (`files`); None: all
 
-        Raises UnmaskError if all sources are empty.
+        Raises UnmaskError if all sources are empty, and for a window below 1.
         """
+        if window is not None and window < 1:
+            raise UnmaskError(f"--rows.window must be at least 1 shard, not {window}.")
+        self.sources: Sequence[Any] = sources
         joined = Joined(sources)
         total = int(joined.cost.sum())
         if not total:
@@ -76,6 +86,7 @@ class SeededBlocks(Order):
         super().__init__(joined, seed=seed, blocks=max(1, round(total / block)))
         self.sizes = joined.sizes
         self.targets: list[int] = np.rint(total * shares).astype(int).tolist()
+        self.window = window
 
     def _draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         begins = np.cumsum(self.sizes) - self.sizes
@@ -84,6 +95,8 @@ class SeededBlocks(Order):
             for begin, size, target in zip(begins.tolist(), self.sizes, self.targets, strict=True)
         ]
         units = np.concatenate(chosen)[rng.permutation(sum(map(len, chosen)))]
+        if self.window is not None:
+            units = units[np.argsort(_moved(units, [source.files for source in self.sources], self.window, rng))]
         return units, _equal_cuts(self.source.cost[units], self.blocks)
 
 
@@ -260,6 +273,22 @@ def _snake(window: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndar
     changes: shortest to longest, then back. So neighbours are similar everywhere, even across two windows."""
     first = np.where(window % 2, -first, first)
     return np.lexsort((np.where(first % 2, -second, second), first, window))
+
+
+def _moved(units: np.ndarray, files: Sequence[np.ndarray], window: int, rng: np.random.Generator) -> np.ndarray:
+    """[N] when each of some units is read, as a share of an epoch: its file begins at random, and the unit comes up to
+    `window` files later.
+
+    files  of each source, the number of the file of each unit, from 0
+    """
+    counts = [int(numbers.max(initial=-1)) + 1 for numbers in files]
+    parts = list(zip(files, counts, strict=True))
+    begins = np.concatenate([rng.permutation(count)[numbers] / max(count, 1) for numbers, count in parts])
+    least, all_files = (
+        np.concatenate([np.full(len(numbers), 1 / max(count, 1)) for numbers, count in parts]),
+        sum(counts),
+    )
+    return begins[units] + np.maximum(least[units], window / all_files) * rng.random(len(units))
 
 
 def _repeat(costs: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:

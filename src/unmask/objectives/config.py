@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from unmask.config import Config
+from unmask.data.files.cached import Cached
 from unmask.data.processor import Processor
 from unmask.data.text.corpus import Corpus
 from unmask.errors import UnmaskError
@@ -22,7 +23,9 @@ Shown = Callable[[], AbstractContextManager[Callable[[str, int, int | None], Non
 class Data(Protocol):
     """A folder to pre-train on, of any modality."""
 
-    folder: Path
+    @property
+    def folder(self) -> Path | Cached:
+        """Where it is."""
 
     @property
     def processor(self) -> Processor[Any]:

@@ -77,6 +77,7 @@ class StreamOptions(TypedDict):
     seed: int
     workers: int
     alpha: float
+    window: int | None
 
 
 class Objective:

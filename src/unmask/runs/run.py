@@ -166,7 +166,9 @@ class Run:
         """
         names = self.tracked if distributed.is_main() else ()
         with Tracking(names, About(self.out, settings=lambda: flatten(self.settings())), self.display.note) as tracking:
-            result = self.trainer.train(self.hear, probes.writing(self.out), *listeners, tracking, display=self.display)
+            with distributed.connected():
+                heard: list[Listener] = [self.hear, probes.writing(self.out), *listeners, tracking]
+                result = self.trainer.train(*heard, display=self.display)
             self.trainer.engine.on_main(lambda: self.finish(result))
             tracking.scores = self.scores_of(result)
         return result

@@ -32,10 +32,20 @@ def init(device: str = "auto") -> torch.device:
 
 
 def _join(backend: str) -> None:
-    """Join the other processes, with a prefix for this restart: torchrun may keep one store over all restarts, which
-    still holds the addresses of processes that died."""
+    """Join the other processes, with a prefix for this restart if torchrun keeps one store over all restarts, which
+    still holds the addresses of processes that died.
+
+    Raises UnmaskError for several nodes that restart with such a store: each node counts its own restarts.
+    """
+    start = ""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        if restarts() and int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+            raise UnmaskError(
+                "torchrun cannot restart a run on several nodes with the store that they share: set the environment "
+                "variable TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 on every node, or omit --max-restarts."
+            )
+        start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store, number, count = next(rendezvous("env://"))
-    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     dist.init_process_group(backend, store=dist.PrefixStore(f"start-{start}", store), rank=number, world_size=count)
 
 
@@ -60,9 +70,28 @@ def ranks() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def ranks_here() -> int:
+    """The number of processes of this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 def is_main() -> bool:
     """Whether this is the main process, which writes files and prints."""
     return rank() == 0
+
+
+@contextmanager
+def connected() -> Iterator[None]:
+    """A context that raises UnmaskError, in one sentence, when another process of the run is lost."""
+    try:
+        yield
+    except RuntimeError as error:
+        if ranks() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
+            raise
+        raise UnmaskError(
+            f"Process {rank()} lost its connection to the others, of which one ended or cannot be reached: torchrun "
+            "restarts a run from its last checkpoint with --max-restarts and --resume."
+        ) from error
 
 
 def barrier() -> None:

@@ -381,7 +381,7 @@ class Trainer:
             "evaluate_every": self.evaluate_every,  # longer than that of the config if evaluations take long
             "config": self.config.to_dict(),
             "seconds": self.clock.seconds(),
-            "position": self.position,
+            "position": getattr(self.data, "gathered", lambda place: place)(self.position),
             "ranks": distributed.ranks(),
             "heldout": self.heldout,
             "owed": owed,  # the resumed run makes the evaluation of this step up: a signal leaves little time

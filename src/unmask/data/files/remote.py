@@ -178,11 +178,16 @@ class _Ranges(io.RawIOBase):
         return len(content)
 
 
+def is_address(path: object) -> bool:
+    """Whether this is a text that names an address, with its kind, such as s3://bucket/folder."""
+    return isinstance(path, str) and _ADDRESS.match(path) is not None
+
+
 def place(path: str | Path | Address) -> Any:
     """A path, or the Address of one that is an address. Both are used as a `Path`."""
     if isinstance(path, Address):
         return path
-    return Address(path) if isinstance(path, str) and _ADDRESS.match(path) else Path(path)
+    return Address(str(path)) if is_address(path) else Path(path)
 
 
 def local(path: str | Path) -> Path:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from unmask.data.files.cached import Cached
 from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal
 from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
 from unmask.data.files.remote import absolute, local, workspace
@@ -20,7 +21,7 @@ from unmask.data.text.building import Progress, refuse_share, refuse_single_pass
 from unmask.data.text.parts import TextPart
 from unmask.data.text.reading import TextDocument
 from unmask.data.text.sampling import Sample
-from unmask.data.text.shards import UNIT, Shard
+from unmask.data.text.shards import SUFFIXES, UNIT, Shard
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import check
@@ -40,26 +41,29 @@ class Learn(Protocol):
 class Corpus:
     """An open corpus. `Corpus(folder).split("train").units(4096)` lists its pieces of documents.
 
+    home       the local folder of its small files: the corpus itself, or one in the cache of an address
     manifest   the content of manifest.json: counts, checksums, options, sources, unknown_rate, unigram_entropy (nats)
     notes      sentences on what could not be read: none
     """
 
     notes: Sequence[str] = ()
 
-    def __init__(self, folder: Path | str, *, verify: bool | None = None) -> None:
-        """Open a folder that `build` wrote.
+    def __init__(self, folder: Path | str | Cached, *, verify: bool | None = None) -> None:
+        """Open a folder that `build` wrote, or one at an address, of which only small files are read here.
 
         verify  whether to compare checksums and check all ids; None: if the corpus is below 1 GiB. Sizes are always
-                compared
+                compared, and the checksums of an address whenever a file is fetched
 
         Raises UnmaskError, which names the file that is missing, damaged or inconsistent.
         """
-        self.folder = Path(folder)
+        self.folder = folder if isinstance(folder, Cached) else Path(folder)
+        self.home = home_of(self.folder)
         try:
-            self.manifest = read_manifest(self.folder, TEXTS, VERSION)
+            self.manifest = read_manifest(self.home, TEXTS, VERSION)
             if verify is None:
-                verify = self._bytes() < VERIFY_BELOW
-            check(self.folder, self.manifest["files"], "Build the corpus again.", checksums=verify)
+                verify = isinstance(self.folder, Path) and self._bytes() < VERIFY_BELOW
+            if isinstance(self.folder, Path):
+                check(self.folder, self.manifest["files"], "Build the corpus again.", checksums=verify)
         except OSError as error:
             raise UnmaskError(f"{error.filename or folder} cannot be read: {error.strerror or error}.") from None
         self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
@@ -70,7 +74,7 @@ class Corpus:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the ids. Raises UnmaskError if it is not the one that the corpus was built with."""
-        tokenizer = Tokenizer.load(self.folder)
+        tokenizer = Tokenizer.load(self.home)
         if tokenizer.fingerprint != self.manifest["fingerprint"] or tokenizer.size != self.manifest["vocabulary"]:
             raise UnmaskError(
                 f"The tokenizer in {self.folder} is not the one that the corpus was built with; build it again."
@@ -122,23 +126,42 @@ def _bytes(facts: dict[str, Any]) -> int:
 
 
 class Split:
-    """One part of a corpus: "train" or "heldout". Its files are memory-mapped, and it is cheap to pickle.
+    """One part of a corpus: "train" or "heldout", or every n-th shard of it. Its files are memory-mapped, or read
+    through a cache, and it is cheap to pickle.
 
     documents, sentences, tokens   counts
     vocabulary, fingerprint        size and fingerprint of the tokenizer
+    bytes                          size of each shard
     """
 
-    def __init__(self, folder: Path, name: str, manifest: dict[str, Any]) -> None:
-        facts = manifest["splits"][name]
-        self.folder, self.name = folder, name
-        self.documents: int = facts["documents"]
-        self.sentences: int = facts["sentences"]
-        self.tokens: int = facts["tokens"]
+    def __init__(
+        self, folder: Path | Cached, name: str, manifest: dict[str, Any], partition: tuple[int, int] = (0, 1)
+    ) -> None:
+        """partition: (number from 0, count) of the shards, as `partition` takes them."""
+        shards = manifest["splits"][name]["shards"][partition[0] :: partition[1]]
+        self.folder, self.name, self._manifest, self._partition = folder, name, manifest, partition
+        self.documents, self.sentences, self.tokens = (
+            sum(shard[kind] for shard in shards) for kind in ("documents", "sentences", "tokens")
+        )
         self.vocabulary: int = manifest["vocabulary"]
         self.fingerprint: str = manifest["fingerprint"]
         self.pad: int = manifest["pad"]
-        self._shards = [Shard(folder, shard["name"], self.vocabulary) for shard in facts["shards"]]
+        self._shards = [Shard(folder, shard["name"], self.vocabulary, manifest.get("files")) for shard in shards]
+        self.bytes = [shard.bytes for shard in self._shards]
         self._origins = list(accumulate((len(shard.documents) for shard in self._shards), initial=0))
+
+    def partition(self, number: int, count: int) -> Split:
+        """Every `count`-th shard, from shard `number` on. Raises UnmaskError if there are fewer shards."""
+        if len(self._shards) < count:
+            raise UnmaskError(
+                f"{self.folder} has {plural(len(self._shards), 'shard')} of training text, too few for {count} "
+                "partitions: use fewer, or build the corpus with a smaller --shard-tokens."
+            )
+        return Split(self.folder, self.name, self._manifest, (number, count))
+
+    def shard_of(self, documents: np.ndarray) -> np.ndarray:
+        """The number of the shard of each document."""
+        return np.searchsorted(self._origins, documents, side="right") - 1
 
     def units(self, limit: int) -> np.ndarray:
         """[U] UNIT: the documents in order; those of more than `limit` tokens are cut between sentences.
@@ -167,13 +190,19 @@ class Split:
 
     @property
     def single(self) -> int:
-        """The number of documents of one sentence."""
-        return sum(int((np.diff(shard.documents, prepend=0) == 1).sum()) for shard in self._shards)
+        """The number of documents of one sentence, estimated from `_sample`."""
+        found = sum(int((np.diff(shard.documents[:], prepend=0) == 1).sum()) for shard in self._sample)
+        return found * self.documents // max(1, sum(len(shard.documents) for shard in self._sample))
+
+    @property
+    def _sample(self) -> list[Shard]:
+        """The shards that statistics read: all, or the first one at an address, so that no other is fetched."""
+        return self._shards[:1] if isinstance(self.folder, Cached) else self._shards
 
     def unigrams(self) -> np.ndarray:
-        """[V] int64: the count of each id."""
+        """[V] int64: the count of each id in `_sample`."""
         counts = np.zeros(self.vocabulary, np.int64)
-        for shard in self._shards:
+        for shard in self._sample:
             for begin in range(0, len(shard.tokens), CHUNK):
                 counts += np.bincount(shard.tokens[begin : begin + CHUNK], minlength=self.vocabulary)
         return counts
@@ -181,14 +210,14 @@ class Split:
     def check_ids(self) -> None:
         """Raises UnmaskError, which names the first file with an id beyond the vocabulary."""
         for shard in self._shards:
-            largest = int(shard.tokens.max())
+            largest = int(shard.tokens[:].max())
             if largest >= self.vocabulary:
                 raise UnmaskError(
                     f"{shard.path} has the id {largest}, but the vocabulary has {self.vocabulary} ids; build it again."
                 )
 
-    def __reduce__(self) -> tuple[Callable[[Path, str], Split], tuple[Path, str]]:
-        return _reopen, (self.folder, self.name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.folder, self.name, self._partition)
 
 
 class Pieces:
@@ -198,6 +227,11 @@ class Pieces:
     def __init__(self, split: Split, limit: int, origin: int) -> None:
         self.split, self.origin, self.table = split, origin, split.units(limit)
         self.cost = self.table["tokens"].astype(np.int64)
+
+    @property
+    def files(self) -> np.ndarray:
+        """[U] the number of the shard of each piece."""
+        return self.split.shard_of(self.table["document"])
 
     def read(self, unit: int) -> Document:
         """Read a piece; `index` is the number of its document."""
@@ -318,8 +352,13 @@ def _given(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"vocabulary_size": tokenizer.size, "cased": tokenizer.cased, "strip_accents": None}
 
 
-def _reopen(folder: Path, name: str) -> Split:
-    return Split(folder, name, read_manifest(folder, TEXTS, VERSION))
+def home_of(folder: Path | Cached) -> Path:
+    """The local folder of the manifest and the tokenizer of a corpus."""
+    return folder.home(lambda name: name.endswith(SUFFIXES)) if isinstance(folder, Cached) else folder
+
+
+def _reopen(folder: Path | Cached, name: str, partition: tuple[int, int]) -> Split:
+    return Split(folder, name, read_manifest(home_of(folder), TEXTS, VERSION), partition)
 
 
 def _fresh(documents: Documents) -> Iterable[TextDocument]:

@@ -127,6 +127,7 @@ def segments(
     seed: int = 0,
     workers: int = 0,
     alpha: float = 0.5,
+    window: int | None = None,
 ) -> Loader:
     """Endless rows that continue from batch to batch, from the splits of one or more corpora, mixed as by
     `stream.stream`.
@@ -134,7 +135,7 @@ def segments(
     Raises UnmaskError if the corpora have different tokenizers, or are too short for this number of rows.
     """
     whole = int(np.iinfo(np.int64).max)  # documents are not cut, because rows must read them in order
-    order = drawn(splits, limit=whole, seed=seed, alpha=alpha, block=whole)
+    order = drawn(splits, limit=whole, seed=seed, alpha=alpha, block=whole, window=window)
     return Loader(Continued(order, start=start, end=end, length=length, rows=cut), workers=workers)
 
 

@@ -8,16 +8,19 @@ NAME.documents  little-endian uint32: end of each document, in sentences of this
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from unmask.data.files.cached import Cached
 from unmask.data.files.corpora import Checked, mapped
 from unmask.errors import UnmaskError
 from unmask.types import Document
 
 BOUND = np.dtype("<u4")
+SUFFIXES = (".tokens", ".sentences", ".documents")
 
 # A document, or a piece of one: `document` is its number in the split, the other numbers count within its shard. It has
 # `tokens` tokens from token `begin`, which belong to the sentences first … end - 1.
@@ -29,44 +32,66 @@ def token_type(vocabulary: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
+class Array(Protocol):
+    """A one-dimensional array whose slices are read: memory-mapped, or in a cache."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> np.ndarray: ...
+
+
 class Shard:
-    """One memory-mapped shard.
+    """One shard, memory-mapped or read through a cache.
 
     tokens     [T] ids
     sentences  [S] uint32: end of each sentence, in tokens
     documents  [D] uint32: end of each document, in sentences
     """
 
-    def __init__(self, folder: Path, name: str, vocabulary: int) -> None:
-        """Raises UnmaskError, which names the file that is missing or does not match the others."""
-        self.path = folder / f"{name}.tokens"
-        self.tokens = mapped(self.path, token_type(vocabulary))
-        self.sentences = mapped(folder / f"{name}.sentences", BOUND)
-        self.documents = mapped(folder / f"{name}.documents", BOUND)
-        if self.documents[-1] != len(self.sentences) or self.sentences[-1] != len(self.tokens):
+    def __init__(
+        self, folder: Path | Cached, name: str, vocabulary: int, files: Mapping[str, Any] | None = None
+    ) -> None:
+        """Open a shard without reading it.
+
+        files  of a corpus at an address: size and checksum of each file
+
+        Raises UnmaskError, which names the local file that is missing or does not match the others.
+        """
+        self.path = f"{folder}/{name}.tokens"
+        arrays: list[Array] = []
+        for suffix, dtype in zip(SUFFIXES, (token_type(vocabulary), BOUND, BOUND), strict=True):
+            file = name + suffix
+            if isinstance(folder, Cached):
+                arrays.append(folder.array(file, (files or {})[file], dtype))
+            else:
+                arrays.append(mapped(folder / file, dtype))
+        self.tokens, self.sentences, self.documents = arrays
+        bounds = BOUND.itemsize * (len(self.sentences) + len(self.documents))
+        self.bytes = token_type(vocabulary).itemsize * len(self.tokens) + bounds
+        if isinstance(folder, Path) and not self._fits():
             raise UnmaskError(f"{self.path} does not match its sentence and document bounds; build the corpus again.")
 
     def read(self, document: int, first: int, end: int, begin: int, tokens: int) -> Document:
         """Read the piece of a document that one entry of `units` describes; its sentences are views of the map."""
-        bounds = self.sentences[first:end].tolist()
-        bounds[-1] = begin + tokens
-        ids, sentences = self.tokens, []
+        bounds = (self.sentences[first:end].astype(np.int64) - begin).tolist()
+        bounds[-1] = tokens
+        ids, sentences, last = self.tokens[begin : begin + tokens], [], 0
         for bound in bounds:
-            sentences.append(ids[begin:bound])
-            begin = bound
+            sentences.append(ids[last:bound])
+            last = bound
         return Document(sentences, document)
 
     def units(self, limit: int, origin: int) -> np.ndarray:
         """All documents as UNITs of at most `limit` tokens, in order; `origin` is the number of the first one."""
-        ends = self.documents.astype(np.int64)
+        ends, sentences = self.documents[:].astype(np.int64), self.sentences[:]
         firsts = np.concatenate([[0], ends[:-1]])
-        stops = self.sentences[ends - 1].astype(np.int64)
+        stops = sentences[ends - 1].astype(np.int64)
         begins = np.concatenate([[0], stops[:-1]])
         numbers = origin + np.arange(len(ends))
         fits = stops - begins <= limit
         columns = [np.stack([numbers, firsts, ends, begins, stops - begins], axis=1)[fits]]
         for i in np.flatnonzero(~fits).tolist():
-            pieces = _cut(self.sentences[firsts[i] : ends[i]].astype(np.int64), int(begins[i]), limit)
+            pieces = _cut(sentences[firsts[i] : ends[i]].astype(np.int64), int(begins[i]), limit)
             rows = [
                 (numbers[i], firsts[i] + first, firsts[i] + end, begin, tokens) for first, end, begin, tokens in pieces
             ]
@@ -74,6 +99,10 @@ class Shard:
         table = np.concatenate(columns)
         table = table[np.argsort(table[:, 3], kind="stable")].astype(BOUND)
         return np.ascontiguousarray(table).view(UNIT).reshape(-1)
+
+    def _fits(self) -> bool:
+        documents, sentences = self.documents[-1:], self.sentences[-1:]
+        return bool(documents == len(self.sentences) and sentences == len(self.tokens))
 
 
 class Writer:
@@ -84,6 +113,9 @@ class Writer:
     """
 
     def __init__(self, folder: Path, split: str, vocabulary: int, limit: int) -> None:
+        """limit: approximate number of tokens of a shard. Raises UnmaskError if it is below 1."""
+        if limit < 1:
+            raise UnmaskError(f"--shard-tokens must be at least 1, not {limit}.")
         self.folder, self.split = folder, split
         self.limit = min(limit, int(np.iinfo(BOUND).max))  # the largest bound that the format allows
         self.dtype = token_type(vocabulary)

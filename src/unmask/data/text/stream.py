@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.data.collate import pack
+from unmask.data.files.cached import Cached
 from unmask.data.loader import Collated, EqualRows, Loader
 from unmask.data.order import SeededBlocks, mixture
 from unmask.data.text.corpus import Pieces, Split
@@ -39,7 +40,7 @@ class PackedRows:
     length: int
     pad: int
     vocabulary: int
-    folder: Path
+    folder: Path | Cached
 
     def __call__(self, documents: list[Document], rng: np.random.Generator) -> Batch:
         """Raises UnmaskError for ids beyond the vocabulary."""
@@ -66,16 +67,18 @@ def stream(
     seed: int = 0,
     workers: int = 0,
     alpha: float = 0.5,
+    window: int | None = None,
 ) -> Loader:
     """The endless rows of a pre-training run, from the splits of one or more corpora.
 
     sample, corrupt, length  as in `PackedRows`; with worker processes they must be picklable
     cut                      rows of a step, and those of this rank
     alpha                    exponent of the corpus sizes, which increases the share of small corpora, see `mixture`
+    window                   number of shards that are mixed at a time, see `SeededBlocks`; None: all
 
     Raises UnmaskError if the corpora have different tokenizers or no text, or an argument is out of range.
     """
-    rows = packed(splits, sample=sample, corrupt=corrupt, length=length, seed=seed, alpha=alpha)
+    rows = packed(splits, sample=sample, corrupt=corrupt, length=length, seed=seed, alpha=alpha, window=window)
     return Loader(rows, cut=cut, workers=workers)
 
 
@@ -87,6 +90,7 @@ def packed(
     length: int,
     seed: int = 0,
     alpha: float = 1.0,
+    window: int | None = None,
     unit: int = UNIT_TOKENS,
     block: int = BLOCK_TOKENS,
 ) -> Collated:
@@ -95,12 +99,14 @@ def packed(
     unit   largest number of tokens of a piece of a document
     block  approximate number of tokens of a block
     """
-    order = drawn(splits, limit=max(unit, length), seed=seed, alpha=alpha, block=block)
+    order = drawn(splits, limit=max(unit, length), seed=seed, alpha=alpha, block=block, window=window)
     first = splits[0]
     return Collated(order, PackedRows(sample, corrupt, length, first.pad, first.vocabulary, first.folder))
 
 
-def drawn(splits: Sequence[Split], *, limit: int, seed: int, alpha: float, block: int) -> SeededBlocks:
+def drawn(
+    splits: Sequence[Split], *, limit: int, seed: int, alpha: float, block: int, window: int | None = None
+) -> SeededBlocks:
     """The order of the pieces, of at most `limit` tokens, of mixed splits; document numbers continue across splits.
 
     Raises UnmaskError if the corpora have different tokenizers or no text.
@@ -117,7 +123,8 @@ def drawn(splits: Sequence[Split], *, limit: int, seed: int, alpha: float, block
     for split in splits:
         pieces.append(split.pieces(limit, documents))
         documents += split.documents
-    return SeededBlocks(pieces, mixture([split.tokens for split in splits], alpha), seed=seed, block=block)
+    shares = mixture([split.tokens for split in splits], alpha)
+    return SeededBlocks(pieces, shares, seed=seed, block=block, window=window)
 
 
 def fixed(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask.data.files.corpora import format_of
+from unmask.data.files.remote import is_address
 from unmask.data.text import corpus as text_corpus
 from unmask.data.text import reading
 from unmask.data.text.kinds import KINDS
@@ -73,8 +74,9 @@ def pretrain(
     >>> unmask.Predictor(run.folder)("The [MASK] was late.")                         # doctest: +SKIP
 
     recipe     a name of `unmask recipes`; optional with `start`
-    data       texts; files or folders of text; or folders of corpora, which `unmask corpus build` wrote. For recipes of
-               pictures, recordings and signals, their folders. Texts and files become a corpus beside `out`
+    data       texts; files or folders of text; or folders of corpora, which `unmask corpus build` wrote, or the address
+               of one, such as s3://bucket/corpus. For recipes of pictures, recordings and signals, their folders. Texts
+               and files become a corpus beside `out`
     start      model folder, or name on the Hub, to continue from
     out        folder of the run (default: runs/ and the name of the recipe)
     steps, minutes  length of the run, in place of that of the recipe
@@ -302,6 +304,8 @@ def _corpora(
     data: Any, folder: Path, config: Pretraining, how: Mapping[str, Any], display: Display
 ) -> list[Path | str]:
     """The folders of corpora that the data are, or become."""
+    if is_address(data) and " " not in data:
+        return [data]
     found = paths_in(data)
     if found and (config.objective.plain or all(format_of(path) for path in found)):
         if how:

@@ -42,6 +42,13 @@ class Rows(Config):
     alpha        several corpora of n tokens are mixed with weights n^alpha (0.5 as in XLS-R; 1 keeps their proportions)
     heldout      rows of held-out text for evaluations
     workers      processes that prepare data during the training; 0: a thread prepares it
+    partitions   parts of the shards of a text corpus, each with its own share of the rows of a step. Every process
+                 reads those of its own partitions alone, so their number must be a multiple of the number of processes.
+                 With 1, every process reads all shards
+    window       shards of a partition that are mixed at a time; None: all. The cache must hold them
+    cache        folder for the shards of corpora at addresses, such as s3://bucket/corpus, which the processes of a
+                 machine share; None: unmask-cache in the temporary folder
+    cache_gb     largest size of these shards, in GB
     """
 
     tokens: int | None = None
@@ -52,6 +59,10 @@ class Rows(Config):
     alpha: float = 0.5
     heldout: int = 128
     workers: int = 0
+    partitions: int = 1
+    window: int | None = None
+    cache: str | None = None
+    cache_gb: float = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from unmask import huggingface
+from unmask.data.files.cached import through_cache
 from unmask.data.text import cooccurrence
 from unmask.data.text.corpus import Split
 from unmask.errors import UnmaskError
@@ -67,7 +68,8 @@ class Pretrain(Run):
         claim(out, config.training.device, resume=resume)
         if not corpora:
             raise UnmaskError("Give a corpus to pre-train on.")
-        self.corpora = [config.objective.opens(folder) for folder in corpora]
+        cache = config.rows.cache, config.rows.cache_gb
+        self.corpora = [config.objective.opens(through_cache(folder, *cache)) for folder in corpora]
         self._shown: set[str] = set()  # notes of the corpora
         self._measured: dict[str, Any] = {}  # at the last evaluation
         self.origin = None if config.start is None else Origin.open(config.start, out if resume else None)
@@ -182,7 +184,7 @@ class Pretrain(Run):
 
     def card(self, result: Result) -> Card:
         config, found = self.config, super().card(result)
-        folders = [Path(corpus.folder) for corpus in self.corpora]
+        folders = [Path(getattr(corpus, "home", corpus.folder)) for corpus in self.corpora]
         own = card.facts(config.objective, folders, result.heldout, self.baseline, self.processor)
         rest = cards.settings({"objective": config.objective.to_dict(), "rows": config.rows.to_dict()})
         settings = {**found.settings, **rest}
