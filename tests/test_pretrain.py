@@ -359,7 +359,7 @@ def test_a_run_whose_minutes_are_too_short_says_so(folder, tmp_path):
     run = Pretrain(config(minutes=0.001).override({"steps": None}), [folder], tmp_path / "run")
     first = run.run()
     said = run.summary(first)
-    assert "fitted into 0.001 minutes, too few for a model to learn much: raise --minutes" in said
+    assert "fitted into 0.001 minutes, too few for a model to learn much: continue with --resume --minutes" in said
     assert "Train longer, lower" not in said
     again = Pretrain(config(minutes=0.0015).override({"steps": None}), [folder], tmp_path / "run", resume=True)
     result = again.run()

@@ -179,7 +179,7 @@ def test_short_documents_of_long_files_bring_up_one_document_a_file(tmp_path: Pa
         texts(*paths, statistics=statistics, **how)
         return statistics.advice()
 
-    assert f"1 file (the first is {book}) became 60 short documents, of 22 characters" in advice(tmp_path)
+    assert f"2 files became 120 documents, those of {book} of 22 characters on average" in advice(tmp_path)
     assert advice(book).endswith("if a file is one document, use --per file.")
     assert advice(poems, prose) == advice(book, per="line") == advice(book, per="file") == ""
 

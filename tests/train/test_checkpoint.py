@@ -43,7 +43,7 @@ def test_a_folder_with_anything_of_worth_is_taken(tmp_path: Path) -> None:
         checkpoint.refuse_taken(out)
     write(out / "checkpoints", 1)
     checkpoint.refuse_taken(out, resume=True)
-    with pytest.raises(UnmaskError, match="holds a run already; resume it"):
+    with pytest.raises(UnmaskError, match="holds a run already: continue it"):
         checkpoint.refuse_taken(out)
     shutil.rmtree(out / "checkpoints")
     (out / "model.safetensors").touch()

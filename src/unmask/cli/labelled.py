@@ -62,7 +62,7 @@ def _add_finetune(verbs: Any) -> None:
     add_field(train, "--seed", "N", "the first seed: of the new head, the order of rows and dropout", default=0)
     add_field(train, "--folds", "N", "cross-validation: each of N folds of the training rows is tested by a model")
     where_to_train(train)
-    group, out = run_output(sub, "folder of the run", dry=False)
+    group, out = run_output(sub, "folder of the run", dry=False, further=False)
     needed(out)
     modes = group.add_mutually_exclusive_group()
     modes.add_argument(

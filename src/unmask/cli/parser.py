@@ -26,10 +26,8 @@ Run = Callable[[argparse.Namespace, dict[str, str]], None]
 """The function of a verb. It takes the options and the given fields."""
 
 
-RESUME = (
-    "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none; "
-    "a larger --steps, or other --minutes, which count from now, train it further"
-)
+RESUME = "continue the run in --out, with its settings, from its last checkpoint, or from the start if it has none"
+FURTHER = "; a larger --steps, or other --minutes, which count from now, train it further"
 
 
 class Parser(argparse.ArgumentParser):
@@ -227,11 +225,14 @@ DRY = {"action": "store_true", "help": "print the size, memory and time of the r
 """Settings of the option --dry-run."""
 
 
-def run_output(sub: Parser, help: str, *, dry: bool = True) -> Any:
-    """Add the options of the folder of a run; returns the group and --out."""
+def run_output(sub: Parser, help: str, *, dry: bool = True, further: bool = True) -> Any:
+    """Add the options of the folder of a run; returns the group and --out.
+
+    further  whether a run that has ended can be trained further
+    """
     group = sub.group("output")
     out = group.add_argument("--out", metavar="FOLDER", help=help)
-    group.add_argument("--resume", action="store_true", help=RESUME)
+    group.add_argument("--resume", action="store_true", help=RESUME + (FURTHER if further else ""))
     if dry:
         group.add_argument("--dry-run", **DRY)
     return group, out

@@ -109,14 +109,18 @@ def fitting_steps(seconds: float, step: float, costs: Sequence[tuple[float, floa
     return max(1, int((seconds - fixed) / max(each, 1e-9)))
 
 
-def too_few(steps: int, minutes: float | None) -> str | None:
-    """A sentence, with advice, for a run by minutes that takes hardly any steps; None for any other."""
+def too_few(steps: int, minutes: float | None, *, further: bool = False) -> str | None:
+    """A sentence, with advice, for a run by minutes that takes hardly any steps; None for any other.
+
+    further  whether the run has ended, and can be trained further
+    """
     if minutes is None or steps >= FEW:
         return None
-    enough = max(1, math.ceil(minutes * FEW / max(1, steps)))
+    enough = max(1, math.ceil(minutes * (FEW - steps if further else FEW) / max(1, steps)))
+    more = f"continue with --resume --minutes {enough:,}" if further else f"raise --minutes to about {enough:,}"
     return (
         f"Only {plural(steps, 'step')} fitted into {plural(minutes, 'minute')}, too few for a model to learn much: "
-        f"raise --minutes to about {enough:,}, for {FEW} steps, or train a smaller model."
+        f"{more}, for {FEW} steps, or train a smaller model."
     )
 
 

@@ -137,12 +137,17 @@ def steps(folder: Path) -> list[int]:
     return sorted({int(match[1]) for name in names if (match := _NAME.fullmatch(name))})
 
 
+def taken(out: Path) -> UnmaskError:
+    """The error for the folder of another run."""
+    return UnmaskError(f"{out} holds a run already: continue it with --resume, or choose another folder.")
+
+
 def refuse_taken(out: Path, *, resume: bool = False) -> None:
     """Raises UnmaskError if the folder holds a run and `resume` is False, if it holds other files, and if `resume` is
     True and there is nothing to resume."""
     if steps(out / "checkpoints"):
         if not resume:
-            raise UnmaskError(f"{out} holds a run already; resume it, or choose another folder.")
+            raise taken(out)
         return
     there = {path.name for path in out.iterdir() if path.name[0] != "."} if out.is_dir() else {out.name}
     if out.exists() and there - BEGUN:

@@ -217,7 +217,7 @@ class Trainer:
         distributed.barrier()
         if not self.resume:
             if checkpoint.steps(folder):
-                raise UnmaskError(f"{self.out} holds a run already; resume it, or choose another folder.")
+                raise checkpoint.taken(self.out)
             return None
         notes: list[str] = []
         try:

@@ -80,7 +80,8 @@ def guess_format(path: Path, *, otherwise: str | None = None, encoding: str | No
         return otherwise
     raise UnmaskError(
         f"{path} has no recognisable columns: give a table with columns such as text and label, as TSV, CSV "
-        f"or JSON lines, or name its format with --format {', '.join(FORMATS)}."
+        f"or JSON lines, or name its format with --format {', '.join(FORMATS)}; for a published data set in its own "
+        "form, give its folder, and its --benchmark."
     )
 
 

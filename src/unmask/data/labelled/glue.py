@@ -220,6 +220,8 @@ def split(name: str, folder: Path | str, part: str) -> Dataset:
 
 def _locate(benchmark: Benchmark, folder: Path, part: str) -> tuple[list[Path], tuple[str, ...]]:
     """The files of a part, and a sentence if their name is not the official one."""
+    if folder.is_file():
+        raise UnmaskError(f"{folder} is a file: give the folder of {benchmark.name}, {folder.parent}.")
     if not folder.is_dir():
         raise UnmaskError(f"There is no folder {folder}.")
     known = {_plain(name) for name in benchmark.folders}

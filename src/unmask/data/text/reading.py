@@ -56,14 +56,14 @@ class TextStatistics:
     def advice(self) -> str:
         """A sentence if blank lines seem to separate parts of documents instead of documents; else empty."""
         divided = {name: facts for name, facts in self.files.items() if facts.blank_lines and facts.documents >= MANY}
-        short = {name: facts for name, facts in divided.items() if facts.characters < SHORT * facts.documents}
+        short = [name for name, facts in divided.items() if facts.characters < SHORT * facts.documents]
         if not short:
             return ""
-        documents, characters = (sum(getattr(f, name) for f in short.values()) for name in ("documents", "characters"))
+        documents = sum(facts.documents for facts in divided.values())
+        average = self.files[short[0]].characters / self.files[short[0]].documents
         return (
-            f"A blank line ends a document, so that {plural(len(short), 'file')} (the first is {next(iter(short))}) "
-            f"became {documents:,} short documents, of {characters / documents:,.0f} characters on average; if a "
-            "file is one document, use --per file."
+            f"A blank line ends a document, so that {plural(len(divided), 'file')} became {documents:,} documents, "
+            f"those of {short[0]} of {average:,.0f} characters on average; if a file is one document, use --per file."
         )
 
 

@@ -29,7 +29,7 @@ from unmask.runs.pretraining.rows import PretrainingRows
 from unmask.runs.pretraining.teacher import prepare, stages, with_teacher
 from unmask.runs.run import Run, claim
 from unmask.train import distributed
-from unmask.train.calibrate import too_few
+from unmask.train.calibrate import FEW, too_few
 from unmask.train.display import Display, on_main, progress
 from unmask.train.events import Evaluation, Result
 
@@ -177,8 +177,8 @@ class Pretrain(Run):
 
     def doubts(self, result: Result) -> list[str]:
         new = self.origin is None and result.stopped is None
-        steps = result.total - self.trainer.timed_from
-        few = too_few(steps, self.config.training.minutes) if new else None
+        steps = result.total - self.trainer.timed_from  # in the minutes
+        few = too_few(steps, self.config.training.minutes, further=True) if new and result.total < FEW else None
         said = few or evaluation.plateau(result.heldout, self.baseline, self.learned.terms)
         return [said] if said else []
 
