@@ -11,7 +11,7 @@ import unmask
 
 def test_the_code_of_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run_blocks("python", 6)
+    run_blocks("python", 7)
     said = capsys.readouterr().out
     assert "There is no keyword of finetune: 'epoch'; did you mean 'epochs'?" in said
     assert "(2, 2)" in said

@@ -75,7 +75,7 @@ def one_sentence(failed: str, revision: str, otherwise: str) -> Iterator[None]:
     except errors.LocalTokenNotFoundError:
         why = "the Hugging Face hub does not know you: log in with hf auth login"
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled):
-        why = "the Hugging Face hub does not answer, and its cache does not hold the model"
+        why = "the Hugging Face hub does not answer, and its cache does not hold the model: give a folder, or connect"
     except Exception as error:  # the exceptions of its HTTP clients have no class in common
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403):

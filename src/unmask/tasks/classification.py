@@ -5,7 +5,7 @@ Shapes: N rows, C outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,10 +82,12 @@ class Classification(OneLabel, TextTask):
     def learned(
         cls, sets: Mapping[str, Dataset], options: ClassificationOptions, say: Say, *, held_out: bool = False
     ) -> Task:
+        say(
+            _of_scores(dataset.classes(sets["train"]), sets["train"])
+        )  # before a dev row with another number is refused
         labels = labels_of(sets, say, held_out=held_out)
         if len(only := sets["dev"].labels) == 1:
             say(f"Every dev row has the label {only[0]}, so the dev scores say nothing about other labels.")
-        say(_of_scores(labels, sets["train"]))
         weighing = options.weighing(counts_of(sets["train"], labels))
         return cls(labels, weighing=weighing, long=options.long)
 
@@ -105,7 +107,7 @@ class Classification(OneLabel, TextTask):
         return lambda rows: self.metrics(answers(rows), rows)
 
 
-def _of_scores(labels: Sequence[str], train: Dataset) -> str:
+def _of_scores(labels: Collection[str], train: Dataset) -> str:
     """A sentence, with other tasks, for labels that seem to be scores; empty for any others."""
     numbers = [dataset.number(label) for label in labels]
     if len(labels) <= SHOWN or None in numbers or all(float(x or 0).is_integer() for x in numbers):

@@ -39,9 +39,9 @@ def standalone(title: str, data: Mapping[str, Any]) -> str:
     )
 
 
-def write(path: Path, title: str, data: Mapping[str, Any]) -> None:
+def write(path: Path | str, title: str, data: Mapping[str, Any]) -> None:
     """Write the page, whole or not at all. Raises UnmaskError if the file cannot be written."""
-    write_text(path, standalone(title, data).encode(errors="replace").decode())  # a lone surrogate has no UTF-8
+    write_text(Path(path), standalone(title, data).encode(errors="replace").decode())  # a lone surrogate has no UTF-8
 
 
 def linked(entry: str) -> str:

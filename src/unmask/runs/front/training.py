@@ -44,6 +44,9 @@ from unmask.train.display import Audience, Display
 from unmask.train.events import Listener
 from unmask.train.notebook import usual
 
+READ, BUILD = ("per", "column", "encoding"), ("vocabulary_size", "cased", "strip_accents", "heldout")
+"""Options of a corpus: how texts are read, and how they become tokens."""
+
 Settings = dict[str, Any]
 
 
@@ -105,6 +108,9 @@ def pretrain(
         refuse_taken(folder, checkpoint.refuse_taken)
     origin_folder = None if start is None else str(folder_of(start))
     name, config = recipes.choose(recipe, origin_folder, facts)
+    known = {place.split(".")[-1] for place in config.places()}
+    if stray := {field: value for field, value in fields.items() if field in {*BUILD, *READ} - known}:
+        raise UnmaskError(f"{' and '.join(stray)} must be in corpus={stray}, which says how texts become a corpus.")
     changes = changes_of(pretrain, given, fields, [config])
     config = recipes.overridden(config, changes, resumed=resume)
     empty = isinstance(data, Sequence) and not len(data)
@@ -311,13 +317,11 @@ def _corpora(
         if how:
             raise UnmaskError(f"{found[0]} is not built from texts: leave corpus={dict(how)} out.")
         return list(found)
-    names = ("per", "column", "encoding")
-    read = {name: value for name, value in how.items() if name in names}
-    build = {name: value for name, value in how.items() if name not in names}
-    known = ("vocabulary_size", "cased", "strip_accents", "heldout")
+    read = {name: value for name, value in how.items() if name in READ}
+    build = {name: value for name, value in how.items() if name not in READ}
     for name in build:
-        if name not in known:
-            raise unknown("option of a corpus:", name, [*known, *names])
+        if name not in BUILD:
+            raise unknown("option of a corpus:", name, [*BUILD, *READ])
     place = beside(folder)
     files = found or [file_of(data if not is_path(data) else [data], place, "texts", TEXT)]
     built = corpus_place(folder, files, dict(how), config.model.token_kind, config.start)
