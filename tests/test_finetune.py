@@ -347,7 +347,7 @@ def test_scores_for_a_classifier_are_said_with_the_tasks_for_them():
     scores = [f"{n / 10}" for n in range(30)]
     assert "The rows have 30 labels, all of them numbers: for scores use --task regression." in said(scores)
     assert "for scores use --task regression, for vectors of pairs --task embedding." in said(scores, "b")
-    for labels in (scores[:20], [*scores, "good"], [str(n) for n in range(30)]):
+    for labels in (scores[:20], [*scores, "good", "good"], [str(n) for n in range(30)]):
         assert "all of them numbers" not in said(labels)
 
 
