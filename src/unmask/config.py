@@ -76,7 +76,6 @@ INSTEAD: dict[str, str] = {
     **dict.fromkeys(("per_device_train_batch_size", "per_device_eval_batch_size"), _BATCH),
     **dict.fromkeys(("gradient_accumulation_steps", "update_freq"), _BATCH),
     "max_steps": "--epochs or --minutes sets the length of this run",
-    "steps": "--epochs or --minutes sets the length of this run",
     "max_tokens": "--tokens counts the target tokens of a training step, and --max-length the tokens to generate",
     **dict.fromkeys(("adam_beta1", "adam_beta2", "adam_betas"), "--betas 0.9,0.999 sets both"),
     "arch": "the recipe is named without an option; unmask recipes lists them",

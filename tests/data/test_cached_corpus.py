@@ -265,15 +265,15 @@ def test_what_cannot_be_shared_is_said(url: str, folder: Path, tmp_path: Path, m
         data_of(splits, 0, 1, monkeypatch, partitions=5)
     with pytest.raises(UnmaskError, match=r"has \d+ shards of training text, too few for 16 partitions"):
         taken(data_of(splits, 0, 1, monkeypatch, partitions=16), 1)
-    with pytest.raises(UnmaskError, match=r"--rows.window must be at least 1 shard, not 0"):
-        taken(data_of(splits, 0, 1, monkeypatch, window=0), 1)
+    with pytest.raises(UnmaskError, match=r"--rows.shards must be at least 1 shard, not 0"):
+        taken(data_of(splits, 0, 1, monkeypatch, shards=0), 1)
     remote = [opened(url, tmp_path).split("train")]
     with pytest.raises(UnmaskError, match=r"reads at a time have [\d.e-]+ GB, and the cache 1e-06: give it more"):
         data_of(remote, 0, 1, monkeypatch, cache_gb=1e-6)
     part = sum(sorted(remote[0].bytes[0::4])[-2:]) * 4.4
-    data_of(remote, 0, 4, monkeypatch, cache_gb=part / 1e9, window=1)
+    data_of(remote, 0, 4, monkeypatch, cache_gb=part / 1e9, shards=1)
     with pytest.raises(UnmaskError, match="Only corpora of texts are read by shards"):
-        pretraining_rows._check_shards([object()], Rows(window=2), range(1))
+        pretraining_rows._check_shards([object()], Rows(shards=2), range(1))
     with pytest.raises(UnmaskError, match=r"--rows.cache-gb must be above 0, not 0"):
         through_cache(url, None, 0.0)
     with pytest.raises(UnmaskError, match=r"memory://nowhere is not a corpus: it has no manifest.json"):

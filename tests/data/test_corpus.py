@@ -444,7 +444,7 @@ def test_a_manifest_cannot_name_files_elsewhere(copy: Path) -> None:
 
 
 def test_what_is_not_a_corpus_is_told(copy: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnmaskError, match="is not a corpus"):
+    with pytest.raises(UnmaskError, match="There is no corpus"):
         Corpus(tmp_path / "nowhere")
     (tmp_path / "manifest.json").write_text('{"files": {}}')
     with pytest.raises(UnmaskError, match="does not describe a corpus"):

@@ -77,7 +77,7 @@ class SeededBlocks(Order):
         Raises UnmaskError if all sources are empty, and for a window below 1.
         """
         if window is not None and window < 1:
-            raise UnmaskError(f"--rows.window must be at least 1 shard, not {window}.")
+            raise UnmaskError(f"--rows.shards must be at least 1 shard, not {window}.")
         self.sources: Sequence[Any] = sources
         joined = Joined(sources)
         total = int(joined.cost.sum())

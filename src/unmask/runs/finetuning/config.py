@@ -147,6 +147,8 @@ class FineTuning(TaskConfig):
             sizes = vars(self.page).keys() - {field.name for field in dataclasses.fields(ModelConfig)}
             names = {"rows": vars(self.rows), "options": vars(self.options), "page": sizes}
             others = {**{name: f"{part}.{name}" for part, known in names.items() for name in known}, **others}
+        if "steps" in changes:
+            raise UnmaskError("Fine-tuning counts no steps: --epochs, such as 0.1 or 3, or --minutes sets its length.")
         return super().override(changes, **others)
 
     @property

@@ -45,7 +45,7 @@ class Rows(Config):
     partitions   parts of the shards of a text corpus, each with its own share of the rows of a step. Every process
                  reads those of its own partitions alone, so their number must be a multiple of the number of processes.
                  With 1, every process reads all shards
-    window       shards of a partition that are mixed at a time; None: all. The cache must hold them
+    shards       shards of a partition that are mixed at a time; None: all. The cache must hold them
     cache        folder for the shards of corpora at addresses, such as s3://bucket/corpus, which the processes of a
                  machine share; None: unmask-cache in the temporary folder
     cache_gb     largest size of these shards, in GB
@@ -60,7 +60,7 @@ class Rows(Config):
     heldout: int = 128
     workers: int = 0
     partitions: int = 1
-    window: int | None = None
+    shards: int | None = None
     cache: str | None = None
     cache_gb: float = 10.0
 

@@ -109,7 +109,7 @@ class PretrainingRows:
             "seed": self.seed + part,
             "workers": self.rows.workers,
             "alpha": self.rows.alpha,
-            "window": self.rows.window,
+            "window": self.rows.shards,
         }
         return self.objective.stream(splits, options)
 
@@ -149,20 +149,20 @@ def _own_partitions(rows: Rows) -> range:
 
 def _check_shards(splits: Sequence[Any], rows: Rows, parts: range) -> None:
     """Raises UnmaskError for partitions of data without shards of text, and for shards that the cache cannot hold."""
-    chosen = rows.partitions > 1 or rows.window is not None
+    chosen = rows.partitions > 1 or rows.shards is not None
     if chosen and not all(hasattr(split, "partition") for split in splits):
-        raise UnmaskError("Only corpora of texts are read by shards: leave --rows.partitions and --rows.window out.")
+        raise UnmaskError("Only corpora of texts are read by shards: leave --rows.partitions and --rows.shards out.")
     remote = [split for split in splits if isinstance(getattr(split, "folder", None), Cached)]
     if not remote:
         return
-    most = None if rows.window is None else rows.window + len(remote)  # some are begun while others end
+    most = None if rows.shards is None else rows.shards + len(remote)  # some are begun while others end
     each = [sorted(size for split in remote for size in split.bytes[part :: rows.partitions]) for part in parts]
     readers = distributed.ranks_here() if rows.partitions > 1 else 1
     mixed = readers * sum(sum(sizes[-most:] if most else sizes) for sizes in each)
     if mixed > rows.cache_gb * 1e9:
         raise UnmaskError(
             f"The shards that this machine reads at a time have {mixed / 1e9:.3g} GB, and the cache "
-            f"{rows.cache_gb:g}: give it more with --rows.cache-gb, or mix fewer shards with --rows.window."
+            f"{rows.cache_gb:g}: give it more with --rows.cache-gb, or mix fewer shards with --rows.shards."
         )
 
 
