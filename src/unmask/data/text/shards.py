@@ -8,6 +8,7 @@ NAME.documents  little-endian uint32: end of each document, in sentences of this
 from __future__ import annotations
 
 import contextlib
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -122,7 +123,7 @@ class Writer:
         self.shards: list[dict[str, Any]] = []
         self.files: dict[str, dict[str, Any]] = {}
         self._file: Checked | None = None
-        self._lengths: list[np.ndarray] = []  # tokens of each sentence, by document
+        self._lengths, self._counts = array("I"), array("I")  # tokens of each sentence, sentences of each document
         self._tokens = 0
 
     def add(self, tokens: np.ndarray, lengths: np.ndarray) -> None:
@@ -134,15 +135,15 @@ class Writer:
         if self._file is None:
             self._file = self._open("tokens")
         self._file.write(tokens.astype(self.dtype))
-        self._lengths.append(lengths)
+        self._lengths.frombytes(lengths.astype(np.uintc).tobytes())  # an array would keep the block that it is from
+        self._counts.append(len(lengths))
         self._tokens += len(tokens)
 
     def close(self) -> None:
         """Finish the open shard, if there is one."""
         if self._file is None:
             return
-        sentences = np.cumsum(np.concatenate(self._lengths))
-        documents = np.cumsum([len(lengths) for lengths in self._lengths])
+        sentences, documents = (np.cumsum(np.array(one), dtype=np.int64) for one in (self._lengths, self._counts))
         self._close(self._file)
         for kind, bounds in (("sentences", sentences), ("documents", documents)):
             file = self._open(kind)
@@ -150,7 +151,7 @@ class Writer:
             self._close(file)
         facts = {"documents": len(documents), "sentences": len(sentences), "tokens": self._tokens}
         self.shards.append({"name": self._name, **facts})
-        self._file, self._lengths, self._tokens = None, [], 0
+        self._file, self._lengths, self._counts, self._tokens = None, array("I"), array("I"), 0
 
     def facts(self) -> dict[str, Any]:
         """Counts of the split and of each of its shards."""
