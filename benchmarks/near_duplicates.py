@@ -130,9 +130,8 @@ def carry_out(config: Pipeline, out: Path, name: str) -> tuple[float, float]:
     work = Work.of(config, out)
     begin = time.process_time()
     executors.run(work, [stage for stage in work.stages() if stage.name == name], lambda _: None)
-    peak = re.search(
-        r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text()
-    )  # `getrusage` has that of the parent, too
+    # `getrusage` would count the memory of the parent, too.
+    peak = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     return time.process_time() - begin, int(peak[1]) * 1024 / 1e6 if peak else float("nan")
 
 

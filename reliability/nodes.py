@@ -126,12 +126,12 @@ def can_isolate() -> bool:
         os.geteuid() == 0
         and shutil.which("ip") is not None
         and shutil.which("unshare") is not None
-        and not (subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode)
+        and subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
     )
 
 
 def trial(name: str, command: Sequence[str], out: Path, expected: dict[str, Any], namespaces: bool) -> dict[str, Any]:
-    """Run one case. Keys: seconds, restarts (notes of the run), failures."""
+    """Run one case. Keys: seconds, after (seconds since the loss), notes (of the run), failures."""
     (more, returns), log = CASES[name], out.with_suffix(".log")
     began, failures = time.monotonic(), list[str]()
     back = out.with_suffix(".back")
@@ -156,7 +156,6 @@ def trial(name: str, command: Sequence[str], out: Path, expected: dict[str, Any]
             failures.append(f"the first node ended with {status}, see {log}:\n{text[-2000:]}")
         elif first.members():
             failures.append("processes of the first node are left")
-        Path("/tmp/nodes-out/log.txt").write_text(text)
     notes = [line.strip(" ·") for line in text.splitlines() if "continues with" in line or "Resuming from" in line]
     failures += [f"the run never continued with {n}" for n in (1, 2)[: 1 + returns] if f"with {n}." not in text]
     if not status:

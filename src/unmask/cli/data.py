@@ -203,7 +203,8 @@ def _build(options: argparse.Namespace) -> Corpus:
 
 
 def _tell_much_held_out(built: Corpus, options: argparse.Namespace) -> None:
-    """Print a sentence if whole documents, of which there are few, made the held-out part much larger than asked."""
+    """Print a sentence if the held-out part is much larger than asked, because there are few documents and they stay
+    whole."""
     train, heldout = built.split("train"), built.split("heldout")
     share = heldout.tokens / (train.tokens + heldout.tokens)
     if share < MUCH * options.heldout:

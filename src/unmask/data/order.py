@@ -284,11 +284,8 @@ def _moved(units: np.ndarray, files: Sequence[np.ndarray], window: int, rng: np.
     counts = [int(numbers.max(initial=-1)) + 1 for numbers in files]
     parts = list(zip(files, counts, strict=True))
     begins = np.concatenate([rng.permutation(count)[numbers] / max(count, 1) for numbers, count in parts])
-    least, all_files = (
-        np.concatenate([np.full(len(numbers), 1 / max(count, 1)) for numbers, count in parts]),
-        sum(counts),
-    )
-    return begins[units] + np.maximum(least[units], window / all_files) * rng.random(len(units))
+    least = np.concatenate([np.full(len(numbers), 1 / max(count, 1)) for numbers, count in parts])
+    return begins[units] + np.maximum(least[units], window / sum(counts)) * rng.random(len(units))
 
 
 def _repeat(costs: np.ndarray, target: int, rng: np.random.Generator) -> np.ndarray:

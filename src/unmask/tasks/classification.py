@@ -82,9 +82,8 @@ class Classification(OneLabel, TextTask):
     def learned(
         cls, sets: Mapping[str, Dataset], options: ClassificationOptions, say: Say, *, held_out: bool = False
     ) -> Task:
-        say(
-            _of_scores(dataset.classes(sets["train"]), sets["train"])
-        )  # before a dev row with another number is refused
+        # Said first, because a dev row with another number is refused next.
+        say(_of_scores(dataset.classes(sets["train"]), sets["train"]))
         labels = labels_of(sets, say, held_out=held_out)
         if len(only := sets["dev"].labels) == 1:
             say(f"Every dev row has the label {only[0]}, so the dev scores say nothing about other labels.")

@@ -65,15 +65,15 @@ class Form:
         single  whether the model has learned from single texts, so that a tab does not divide a pair
         """
         begin, tab, rest = line.partition("\t")
-        if "\t" in rest:
-            raise UnmaskError(
-                f"Text {number} has {line.count(tab) + 1} columns, and a pair has two: cut out the other columns and "
-                "the line with their names, or score labelled rows with `unmask evaluate`."
-            )
         if tab and single:
             raise UnmaskError(
                 f"Text {number} has a tab, as pairs have, and this model was fine-tuned on single texts: cut the other "
                 "columns out, write a space for the tab, or score labelled rows with `unmask evaluate`."
+            )
+        if "\t" in rest:
+            raise UnmaskError(
+                f"Text {number} has {line.count(tab) + 1} columns, and a pair has two: cut out the other columns and "
+                "the line with their names, or score labelled rows with `unmask evaluate`."
             )
         return (begin, rest) if tab else line
 

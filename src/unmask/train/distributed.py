@@ -89,8 +89,8 @@ def connected() -> Iterator[None]:
         if ranks() == 1 or not (isinstance(error, dist.DistError) or "gloo" in str(error)):
             raise
         raise UnmaskError(
-            f"Process {rank()} lost its connection to the others, of which one ended or cannot be reached: torchrun "
-            "restarts a run from its last checkpoint with --max-restarts and --resume."
+            f"Process {rank()} lost its connection to the others, because one of them ended or cannot be reached. "
+            "torchrun restarts a run from its last checkpoint with --max-restarts and --resume."
         ) from error
 
 

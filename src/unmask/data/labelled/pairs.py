@@ -226,14 +226,16 @@ def _unlabelled(path: Path, table: Table, columns: Mapping[str, str], ragged: Se
         raise UnmaskError(f"{path} has more damaged rows than valid ones; check its format. {' '.join(notes)}")
     if unused := [name for name in rest if name != id]:
         notes.append(f"Columns that are not used: {', '.join(unused[:30])}.")
-        notes += [
-            f"{name} holds numbers: --label {name} (label= in Python) makes them scores of the pairs."
-            for name in unused
-            if "negative" not in columns
-            and all(dataset.number(str(values.get(name))) is not None for _, values in table.rows)
-        ][:1]
+        if "negative" not in columns and (name := _of_numbers(table, unused)) is not None:
+            notes.append(f"{name} holds numbers: --label {name} (label= in Python) makes them scores of the pairs.")
     kind = TRIPLETS if "negative" in columns else POSITIVES
     return Dataset(path, tuple(kept), {"kind": kind, **columns}, tuple(notes))
+
+
+def _of_numbers(table: Table, names: Sequence[str]) -> str | None:
+    """The first of some columns that holds only numbers; None if there is none."""
+    numbers = (all(dataset.number(str(values.get(name))) is not None for _, values in table.rows) for name in names)
+    return next((name for name, found in zip(names, numbers, strict=True) if found), None)
 
 
 def _fault(values: Mapping[str, Any], columns: Mapping[str, str]) -> str | None:

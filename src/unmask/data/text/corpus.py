@@ -49,7 +49,7 @@ class Corpus:
     notes: Sequence[str] = ()
 
     def __init__(self, folder: Path | str | Cached, *, verify: bool | None = None) -> None:
-        """Open a folder that `build` wrote, or one at an address, of which only small files are read here.
+        """Open a folder that `build` wrote. Of a corpus at an address, only the small files are fetched here.
 
         verify  whether to compare checksums and check all ids; None: if the corpus is below 1 GiB. Sizes are always
                 compared, and the checksums of an address whenever a file is fetched

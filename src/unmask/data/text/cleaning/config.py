@@ -25,7 +25,7 @@ class Filters(Config):
     language_score      smallest probability of a language to keep
     gopher_repetition   whether documents that repeat lines, paragraphs or n-grams are dropped (Rae et al. 2021)
     gopher_quality      whether documents of unusual length, words or symbols are dropped (Rae et al. 2021)
-    stop_words          words of which --gopher-quality wants two; none for a language without such a list
+    stop_words          --gopher-quality keeps documents with two of these words; none for a language without a list
     c4                  whether lines of boilerplate and documents with fewer than five sentences are dropped (Raffel et
                         al. 2020); lines without a full stop are kept, as in FineWeb
     fineweb             whether documents that look like lists or repeat characters are dropped (Penedo et al. 2024)

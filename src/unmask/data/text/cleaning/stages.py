@@ -1,4 +1,4 @@
-"""The stages of a pipeline, each of which is a list of datatrove's steps for a number of tasks; its folder."""
+"""The stages of a pipeline, as lists of datatrove's steps, and the folder that the pipeline writes."""
 
 from __future__ import annotations
 
