@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from unmask.data.text.cleaning.stages import Stage, Work
 
 ABOUT = (
-    "Clean documents with datatrove, in stages of tasks: main text of HTML, language, quality, e-mail and IP addresses, "
-    "near-duplicates. Then write them as JSON lines and, with --tokenizer, as a corpus. The same command continues "
+    "Clean documents with datatrove, in stages of tasks: main text of HTML, language, quality, e-mail and IP "
+    "addresses, near-duplicates. Then write them as JSON lines and, with --tokenizer, as a corpus. The same command continues "
     "what was stopped."
 )
 
