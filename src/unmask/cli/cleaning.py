@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 ABOUT = (
     "Clean documents with datatrove, in stages of tasks: main text of HTML, language, quality, e-mail and IP "
-    "addresses, near-duplicates. Then write them as JSON lines and, with --tokenizer, as a corpus. The same command continues "
-    "what was stopped."
+    "addresses, near-duplicates. Then write them as JSON lines and, with --tokenizer, as a corpus. The same command "
+    "continues what was stopped."
 )
 
 
