@@ -509,3 +509,12 @@ def test_check_of_nothing_is_all_zero() -> None:
     report = inspect.check([], against=[])
     assert (report.documents, report.words, report.scripts) == (0, 0, {})
     assert "no letters" in inspect.render(report)
+
+
+def test_shards_without_tokens_are_refused_before_anything_is_read(tmp_path: Path) -> None:
+    def read() -> list[TextDocument]:
+        pytest.fail("the documents were read")
+
+    with pytest.raises(UnmaskError, match="--shard-tokens must be at least 1, not 0"):
+        build(read, tmp_path / "c", shard_tokens=0)
+    assert not list(tmp_path.iterdir())

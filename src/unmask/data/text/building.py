@@ -188,3 +188,9 @@ def refuse_share(heldout: float) -> None:
     """Raises UnmaskError if no corpus can hold out this share of its documents."""
     if not 0 <= heldout < 1:
         raise UnmaskError(f"The share of held-out documents must be at least 0 and below 1, not {heldout}.")
+
+
+def refuse_size(shard_tokens: int) -> None:
+    """Raises UnmaskError if no shard can have this number of tokens."""
+    if shard_tokens < 1:
+        raise UnmaskError(f"--shard-tokens must be at least 1, not {shard_tokens}.")

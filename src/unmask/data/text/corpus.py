@@ -17,7 +17,7 @@ from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_man
 from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
 from unmask.data.files.remote import absolute, local, workspace
 from unmask.data.text import merging, parts
-from unmask.data.text.building import Progress, refuse_share, refuse_single_pass
+from unmask.data.text.building import Progress, refuse_share, refuse_single_pass, refuse_size
 from unmask.data.text.parts import TextPart
 from unmask.data.text.reading import TextDocument
 from unmask.data.text.sampling import Sample
@@ -270,6 +270,7 @@ def build(
     """
     out = local(out)
     refuse_share(heldout)
+    refuse_size(shard_tokens)
     if tokenizer is None:
         refuse_single_pass(documents)
     report = progress or _silent
@@ -315,6 +316,7 @@ def build_part(
     damaged, or was made from other inputs or with other options.
     """
     refuse_share(heldout)
+    refuse_size(shard_tokens)
     report = progress or _silent
     options = {"tokenizer": "given", **_given(tokenizer), "heldout": heldout, "shard_tokens": shard_tokens}
     facts = {"inputs": inputs, "fingerprint": tokenizer.fingerprint, "options": options}

@@ -114,9 +114,7 @@ class Writer:
     """
 
     def __init__(self, folder: Path, split: str, vocabulary: int, limit: int) -> None:
-        """limit: approximate number of tokens of a shard. Raises UnmaskError if it is below 1."""
-        if limit < 1:
-            raise UnmaskError(f"--shard-tokens must be at least 1, not {limit}.")
+        """limit: approximate number of tokens of a shard, at least 1."""
         self.folder, self.split = folder, split
         self.limit = min(limit, int(np.iinfo(BOUND).max))  # the largest bound that the format allows
         self.dtype = token_type(vocabulary)
