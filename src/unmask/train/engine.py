@@ -24,8 +24,8 @@ T = TypeVar("T")
 class Data(Protocol):
     """The data of a training: the micro-batches of this rank and the next position, for each step from any position.
 
-    May also have `phases()`, for steps of different cost (`calibrate.phases_of`), and `gathered(position)`, the position
-    of all ranks, where each has its own.
+    May also have `phases()`, for steps of different cost (`calibrate.phases_of`), and `gathered(position)`, which
+    returns the position of all ranks, where each has its own.
     """
 
     def batches(self, position: dict[str, Any] | None) -> Iterator[tuple[list[Batch], dict[str, Any]]]: ...
