@@ -28,7 +28,6 @@ from unmask.kernels.processor import settle
 
 LENGTH = 128  # tokens of a row
 RATE = 0.15  # share of masked tokens
-COUNTS = (1, 2, 4)
 SIZES = (1, 4, 16, 64)  # MB of an all-reduce
 
 
@@ -151,7 +150,7 @@ def table(facts: Result) -> str:
     return "\n".join(lines)
 
 
-def plot(facts: Result, path: Path) -> None:
+def plot(facts: Result, counts: list[int], path: Path) -> None:
     """Tokens per second by processes, measured and expected, with one fixed batch and with one for each process."""
     import matplotlib
 
@@ -164,11 +163,11 @@ def plot(facts: Result, path: Path) -> None:
         ("one batch, split", "#0072b2", lambda n: rows),
         ("a batch each", "#d55e00", lambda n: rows * n),
     ):
-        seen = [size(n) * LENGTH / statistics.median(facts["steps"][f"{n} x 1, {size(n)}"]) for n in COUNTS]
-        ahead = [size(n) * LENGTH / expected(facts, n, size(n)) for n in COUNTS]
-        axes.plot(COUNTS, seen, "o-", color=colour, label=f"{title}: measured")
-        axes.plot(COUNTS, ahead, "--", color=colour, label=f"{title}: expected")
-    axes.set(xticks=COUNTS, xlabel="processes of one thread", ylabel="tokens per second", ylim=(0, None))
+        seen = [size(n) * LENGTH / statistics.median(facts["steps"][f"{n} x 1, {size(n)}"]) for n in counts]
+        ahead = [size(n) * LENGTH / expected(facts, n, size(n)) for n in counts]
+        axes.plot(counts, seen, "o-", color=colour, label=f"{title}: measured")
+        axes.plot(counts, ahead, "--", color=colour, label=f"{title}: expected")
+    axes.set(xticks=counts, xlabel="processes of one thread", ylabel="tokens per second", ylim=(0, None))
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
@@ -181,6 +180,8 @@ def plot(facts: Result, path: Path) -> None:
 
 def main() -> None:
     options = parse()
+    if options.processes[:1] != [1] or options.processes != sorted(set(options.processes)):
+        raise UnmaskError("--processes are numbers in ascending order, and the first is 1.")
     if options.rows < 4 or options.steps < 3 or options.turns < 1:
         raise UnmaskError("A batch needs 4 rows or more, a run 3 steps, and there must be a turn.")
     Places(options.out, plot=options.plot).check()
@@ -188,10 +189,10 @@ def main() -> None:
     common.introduce(facts["machine"])
     with tempfile.TemporaryDirectory(prefix="unmask-scaling-") as folder:
         facts.update(prepare(options, folder))
-        facts["exchange"] = {str(n): exchange(n) for n in COUNTS if n > 1}
+        facts["exchange"] = {str(n): exchange(n) for n in options.processes if n > 1}
         steps: dict[str, list[float]] = {}
         for turn in range(options.turns):
-            for processes, threads, rows in runs(options.rows):
+            for processes, threads, rows in runs(options.rows, options.processes):
                 name = f"{processes} x {threads}, {rows}"
                 seconds = seconds_per_step(options, processes, threads, rows)
                 steps.setdefault(name, []).append(seconds)
@@ -206,14 +207,14 @@ def main() -> None:
         print(f"{processes} processes: {link['bandwidth'] / 1e9:.2f} GB/s, {link['latency'] * 1e3:.2f} ms a message.")
     common.write(options.out, facts)
     if options.plot:
-        plot(facts, options.plot)
+        plot(facts, options.processes, options.plot)
 
 
-def runs(rows: int) -> list[tuple[int, int, int]]:
+def runs(rows: int, counts: list[int]) -> list[tuple[int, int, int]]:
     """(processes, threads of each, rows of a step): a quarter batch, one batch split, a batch each, threads instead."""
-    split = [(n, 1, rows) for n in COUNTS]
-    each = [(n, 1, rows * n) for n in COUNTS if n > 1]
-    return [(1, 1, rows // 4), *split, *each, (1, COUNTS[-1], rows)]
+    split = [(n, 1, rows) for n in counts]
+    each = [(n, 1, rows * n) for n in counts if n > 1]
+    return [(1, 1, rows // 4), *split, *each, (1, counts[-1], rows)]
 
 
 def prepare(options: argparse.Namespace, folder: str) -> dict[str, Any]:
@@ -243,6 +244,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=32, help="rows of 128 tokens in a batch (default: 32)")
     parser.add_argument("--steps", type=int, default=30, help="of a run; the second half counts (default: 30)")
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4], help="in ascending order, from 1")
     parser.add_argument(
         "--partitions", type=int, default=1, help="--rows.partitions: with 4, no process prepares the rows of another"
     )
