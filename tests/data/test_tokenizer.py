@@ -120,6 +120,24 @@ def test_vocabulary_does_not_depend_on_hash_seeds_or_threads():
     assert prints.pop().decode().strip() == Tokenizer.train(PROSE, 700).fingerprint
 
 
+def test_a_vocabulary_is_that_of_the_trainer_on_whole_texts(uncased: Tokenizer):
+    pieces = uncased.pieces(range(5, uncased.size))
+    letters = [piece for piece in pieces if len(piece.removeprefix("##")) == 1]
+    raw = RawTokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    raw.normalizer = tokenizer_files.bert_normalizer(cased=False, strip_accents=False)
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=uncased.size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[*uncased.pieces(range(5)), *letters],
+        initial_alphabet=[letter for letter in letters if len(letter) == 1],
+    )
+    raw.train_from_iterator(PROSE + KOREAN + FRENCH, trainer)
+    found = raw.get_vocab(with_added_tokens=False)
+    assert sorted(found, key=found.__getitem__) == uncased.pieces(range(uncased.size))
+
+
 @pytest.mark.parametrize("strip_accents", [True, False])
 def test_hangul_stays_whole(strip_accents: bool):
     tokenizer = Tokenizer.train(KOREAN + FRENCH, 300, strip_accents=strip_accents)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
+from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from unmask.data.text.sentences import LONGEST, sentences
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.vocabulary import sample
+from unmask.data.text.tokenizer_files import bert_normalizer
+from unmask.data.text.vocabulary import clean, sample, words_of
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 PIECES = [
@@ -121,3 +125,13 @@ def test_sample_keeps_the_order_and_the_budget(texts: list[str], budget: int):
     rest = iter(texts)
     assert all(any(text == other for other in rest) for text in kept)
     assert sum(len(text.encode()) for text in kept) <= budget or len(kept) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(TEXT, max_size=20), st.booleans(), st.booleans(), st.integers(1, 8))
+def test_words_are_counted_as_in_whole_texts(texts: list[str], cased: bool, strip_accents: bool, held: int):
+    texts = [clean(text) for text in texts]
+    normalizer, cutter = bert_normalizer(cased=cased, strip_accents=strip_accents), BertPreTokenizer()
+    whole = [cutter.pre_tokenize_str(normalizer.normalize_str(text)) for text in texts]
+    with mock.patch("unmask.data.text.vocabulary.RUNS", held), mock.patch("unmask.data.text.vocabulary.JOINED", 3):
+        assert words_of(texts, normalizer, cutter) == Counter(word for words in whole for word, _ in words)

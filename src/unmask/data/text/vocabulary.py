@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
@@ -14,6 +15,8 @@ PREFIX = "##"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LONGEST_WORD = 100  # characters; WordPiece treats a longer word as unknown, and training ignores it
 PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
+RUNS = 1 << 19  # different runs of characters that are held, in about 50 MB
+JOINED = 1 << 12  # runs, or occurrences of a word, in a text
 _LARGEST = 1 << 64
 
 
@@ -35,11 +38,8 @@ def learn(
     """
     if size < len(SPECIALS) + 4:
         raise UnmaskError(f"A vocabulary of {size} is too small: set at least {len(SPECIALS) + 4} pieces.")
-    passages = sample(texts, byte_budget)
-    worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
-    worker.normalizer = normalizer
-    worker.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizer, without_long_words()])
-    letters = _alphabet(worker, passages, _letters(size))
+    counts = words_of(sample(texts, byte_budget), normalizer, pre_tokenizer)
+    letters = _alphabet(counts, _letters(size))
     if not letters:
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
     # The trainer numbers unseen '##' letters in the order of a randomly seeded hash map, and breaks ties between
@@ -54,8 +54,51 @@ def learn(
         initial_alphabet=single,
         continuing_subword_prefix=PREFIX,
     )
-    worker.train_from_iterator(passages, trainer)
-    return worker.get_vocab(with_added_tokens=False)
+    return _trained(trainer, _repeated(counts))
+
+
+def words_of(
+    passages: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+) -> Counter[str]:
+    """The count of each word of texts.
+
+    A run of characters between spaces is normalised and cut into words once for all its occurrences, so neither of the
+    two may look beyond a space.
+    """
+    words: Counter[str] = Counter()
+    runs: Counter[str] = Counter()
+    for passage in passages:
+        runs.update(passage.split(" "))
+        if len(runs) >= RUNS:
+            _cut(runs, normalizer, pre_tokenizer, words)
+            runs.clear()
+    _cut(runs, normalizer, pre_tokenizer, words)
+    return words
+
+
+def _cut(
+    runs: Counter[str],
+    normalizer: normalizers.Normalizer,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    words: Counter[str],
+) -> None:
+    """Add the words of runs to `words`. Runs of the same count are cut together."""
+    of_count = defaultdict[int, list[str]](list)
+    for run, count in runs.items():
+        of_count[count].append(run)
+    for count, same in of_count.items():
+        for begin in range(0, len(same), JOINED):
+            text = normalizer.normalize_str(" ".join(same[begin : begin + JOINED]))
+            for word, _ in pre_tokenizer.pre_tokenize_str(text):
+                words[word] += count
+
+
+def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
+    """Texts with each word as often as it was counted, without the long ones: the trainer takes no counts."""
+    for word, count in counts.items():
+        if len(word) <= LONGEST_WORD:
+            for begin in range(0, count, JOINED):
+                yield f"{word} " * min(JOINED, count - begin)
 
 
 def without_long_words() -> pre_tokenizers.PreTokenizer:
@@ -113,15 +156,23 @@ def _letters(size: int) -> int:
     return max(size // 4, min(100, (size - len(SPECIALS)) // 2))
 
 
-def _alphabet(worker: Tokenizer, passages: list[str], limit: int) -> list[str]:
+def _alphabet(counts: Mapping[str, int], limit: int) -> list[str]:
     """The `limit` most frequent characters: first those that begin words (`a`), then continuing ones (`##a`)."""
-    worker.train_from_iterator(passages, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
-    found = worker.get_vocab(with_added_tokens=False)
-    letters = {piece for piece in found if len(piece) == 1}
+    short = [word for word in counts if len(word) <= LONGEST_WORD]
+    letters = set(chain.from_iterable(short))
     if len(letters) > limit:
-        assert worker.normalizer is not None
-        counts: Counter[str] = Counter()
-        for passage in passages:
-            counts.update(worker.normalizer.normalize_str(passage))
-        letters = set(sorted(letters, key=lambda letter: (-counts[letter], letter))[:limit])
-    return sorted(letters) + sorted(PREFIX + letter for letter in letters if PREFIX + letter in found)
+        found: Counter[str] = Counter()
+        for word, count in counts.items():
+            for letter in word:
+                found[letter] += count
+        letters = set(sorted(letters, key=lambda letter: (-found[letter], letter))[:limit])
+    continuing = letters & set(chain.from_iterable(word[1:] for word in short))
+    return sorted(letters) + sorted(PREFIX + letter for letter in continuing)
+
+
+def _trained(trainer: trainers.WordPieceTrainer, texts: Iterable[str]) -> dict[str, int]:
+    """The vocabulary that a trainer learns from words between spaces."""
+    worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    worker.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    worker.train_from_iterator(texts, trainer)
+    return worker.get_vocab(with_added_tokens=False)
