@@ -113,7 +113,7 @@ def _merge(options: argparse.Namespace, _: dict[str, str]) -> None:
             built = corpus.merge(out, progress=show)
         print(corpus.summary(options.out, built))
         if isinstance(out, Path):  # runs read folders
-            recipe = recipe_for(kind_of_tokens(Corpus(out).tokenizer))
+            recipe = recipe_for(kind_of_tokens(Corpus(out, verify=False).tokenizer))  # it was just written
             suggest(f"pretrain {recipe} --corpus {options.out} --out runs/mine --minutes 30")
     print(f"The parts in {parts_of(out)} are not needed any more.")
 

@@ -31,7 +31,7 @@ from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 from unmask.files import describe, writing
 
-AT_ONCE = 1 << 21  # digests that are compared in memory
+AT_ONCE = 1 << 19  # digests that are compared in memory, about 50 MB
 MOST_RANGES = 512  # files that are open at once
 COUNTED = 1 << 20  # tokens that are counted at once
 

@@ -147,12 +147,14 @@ class Block:
     tokens: np.ndarray
 
     def take(self, numbers: np.ndarray) -> Iterator[tuple[bytes, Taken]]:
-        """The digest of some documents, and their source, tokens [T] and numbers of tokens of their sentences [S]."""
+        """The digest of some documents, and their source, tokens [T] and numbers of tokens of their sentences [S].
+
+        The arrays are copies: a document that waits for its split must not keep the block in memory."""
         lengths = np.diff(self.sentences)
         for i in numbers.tolist():
             first, end = self.documents[i : i + 2].tolist()
             tokens = self.tokens[self.sentences[first] : self.sentences[end]]
-            yield self.digests[i].tobytes(), (self.names[self.sources[i]], tokens, lengths[first:end])
+            yield self.digests[i].tobytes(), (self.names[self.sources[i]], tokens.copy(), lengths[first:end].copy())
 
 
 class TextPart:
