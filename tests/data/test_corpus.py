@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.data.files import corpora
+from unmask.data.files.corpora import Local
 from unmask.data.text import building, inspect
 from unmask.data.text import reading as text
 from unmask.data.text.corpus import Corpus, Split, build
@@ -116,7 +117,7 @@ def test_ids_are_uint16_until_the_vocabulary_is_too_large(tmp_path: Path) -> Non
     writer = Writer(tmp_path, "train", 70_000, 10)
     writer.add(np.array([1, 69_999, 3]), np.array([1, 2]))
     writer.close()
-    shard = Shard(tmp_path, "train-00000", 70_000)
+    shard = Shard(Local(tmp_path), "train-00000", 70_000, {})
     assert [s.tolist() for s in shard.read(0, 0, 2, 0, 3).sentences] == [[1], [69_999, 3]]
     assert not shard.tokens.flags.writeable
 
@@ -137,8 +138,9 @@ def test_units_cover_every_token_once_and_are_cut_at_sentences(
         writer.add(np.arange(token, token + sum(document)), np.array(document))
         token += sum(document)
     writer.close()
-    manifest = {"splits": {"train": writer.facts()}, "vocabulary": 65_536, "fingerprint": "", "pad": 0}
-    split = Split(folder, "train", manifest)
+    facts = {"vocabulary": 65_536, "fingerprint": "", "pad": 0, "files": writer.files}
+    manifest = {"splits": {"train": writer.facts()}, **facts}
+    split = Split(Local(folder), "train", manifest)
     units = split.units(limit)
     assert units["tokens"].max() <= limit
     pieces = [split.read(unit) for unit in units]
@@ -166,7 +168,7 @@ def test_long_documents_are_cut_into_even_pieces(tmp_path: Path) -> None:
     writer = Writer(tmp_path, "train", 100, 10_000)
     writer.add(np.zeros(1010), np.full(101, 10))
     writer.close()
-    units = Shard(tmp_path, "train-00000", 100).units(1_000, 0)
+    units = Shard(Local(tmp_path), "train-00000", 100, {}).units(1_000, 0)
     assert units["tokens"].tolist() == [510, 500]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -27,6 +27,21 @@ class Source(Protocol[Unit]):
 
     def read(self, unit: int) -> Unit:
         """Read the unit with this number, from 0 to U - 1."""
+
+
+@runtime_checkable
+class Sharded(Protocol):
+    """A split in shards, of which each process of a run can read its own.
+
+    bytes  size of each shard
+    near   whether all shards are on this machine
+    """
+
+    bytes: list[int]
+    near: bool
+
+    def partition(self, number: int, count: int) -> Any:
+        """Every `count`-th shard, from shard `number` on."""
 
 
 class Joined:

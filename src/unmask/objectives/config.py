@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from unmask.config import Config
-from unmask.data.files.cached import Cached
+from unmask.data.files.corpora import Folder
 from unmask.data.processor import Processor
 from unmask.data.text.corpus import Corpus
 from unmask.errors import UnmaskError
@@ -24,7 +24,7 @@ class Data(Protocol):
     """A folder to pre-train on, of any modality."""
 
     @property
-    def folder(self) -> Path | Cached:
+    def folder(self) -> Path | Folder:
         """Where it is."""
 
     @property

@@ -76,6 +76,7 @@ class Cached:
 
     url: str
     cache: Cache
+    near = False
 
     def __str__(self) -> str:
         return self.url
@@ -111,9 +112,9 @@ class Cached:
                         fetch(address / name, files[name], new / name)
         return folder
 
-    def array(self, name: str, fact: Mapping[str, Any], dtype: np.dtype) -> CachedArray:
-        """A file as an array, by its size and checksum."""
-        return CachedArray(self.cache, Address(self.url) / name, fact, dtype)
+    def array(self, name: str, files: Mapping[str, Any], dtype: np.dtype) -> CachedArray:
+        """A file as an array; `files` has the size and the checksum of each file."""
+        return CachedArray(self.cache, Address(self.url) / name, files[name], dtype)
 
 
 class CachedArray:

@@ -9,9 +9,10 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -120,6 +121,53 @@ class Checked:
             self.file.flush()
             os.fsync(self.file.fileno())
         return {"bytes": self.size, "sha256": self.digest.hexdigest()}
+
+
+class Array(Protocol):
+    """A one-dimensional array whose slices are read: memory-mapped, or in a cache."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> np.ndarray: ...
+
+
+class Folder(Protocol):
+    """The folder of a corpus: on this machine, or at an address (`cached.Cached`).
+
+    near  whether all its files are on this machine
+    """
+
+    @property
+    def near(self) -> bool: ...
+
+    def home(self, shard: Callable[[str], bool]) -> Path:
+        """A local folder with the manifest and all files for whose names `shard` is False."""
+
+    def array(self, name: str, files: Mapping[str, Any], dtype: np.dtype) -> Array:
+        """A file as an array; `files` has the size and the checksum of each file."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A folder of this machine."""
+
+    path: Path
+    near = True
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def home(self, shard: Callable[[str], bool]) -> Path:
+        return self.path
+
+    def array(self, name: str, files: Mapping[str, Any], dtype: np.dtype) -> Array:
+        """A memory map, so that the file is not read here. Raises UnmaskError if it cannot be opened."""
+        return mapped(self.path / name, dtype)
+
+
+def folder_of(given: Path | str | Folder) -> Folder:
+    """A path as a folder of this machine; any other folder is returned as it is."""
+    return Local(Path(given)) if isinstance(given, str | Path) else given
 
 
 def mapped(path: Path, dtype: np.dtype) -> np.ndarray:

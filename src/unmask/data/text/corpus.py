@@ -12,8 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unmask.data.files.cached import Cached
-from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, checksum_of, read_manifest, seal
+from unmask.data.files.corpora import TEXTS, VERIFY_BELOW, Folder, checksum_of, folder_of, read_manifest, seal
 from unmask.data.files.parts import TOKENS, Part, Share, all_parts, parts_of, write_part
 from unmask.data.files.remote import absolute, local, workspace
 from unmask.data.text import merging, parts
@@ -48,7 +47,7 @@ class Corpus:
 
     notes: Sequence[str] = ()
 
-    def __init__(self, folder: Path | str | Cached, *, verify: bool | None = None) -> None:
+    def __init__(self, folder: Path | str | Folder, *, verify: bool | None = None) -> None:
         """Open a folder that `build` wrote. Of a corpus at an address, only the small files are fetched here.
 
         verify  whether to compare checksums and check all ids; None: if the corpus is below 1 GiB. Sizes are always
@@ -56,17 +55,18 @@ class Corpus:
 
         Raises UnmaskError, which names the file that is missing, damaged or inconsistent.
         """
-        self.folder = folder if isinstance(folder, Cached) else Path(folder)
-        self.home = home_of(self.folder)
+        self.folder = Path(folder) if isinstance(folder, str) else folder
+        place = folder_of(folder)
+        self.home = home_of(place)
         try:
             self.manifest = read_manifest(self.home, TEXTS, VERSION)
             if verify is None:
-                verify = isinstance(self.folder, Path) and self._bytes() < VERIFY_BELOW
-            if isinstance(self.folder, Path):
-                check(self.folder, self.manifest["files"], "Build the corpus again.", checksums=verify)
+                verify = place.near and self._bytes() < VERIFY_BELOW
+            if place.near:
+                check(self.home, self.manifest["files"], "Build the corpus again.", checksums=verify)
         except OSError as error:
             raise UnmaskError(f"{error.filename or folder} cannot be read: {error.strerror or error}.") from None
-        self._splits = {name: Split(self.folder, name, self.manifest) for name in self.manifest["splits"]}
+        self._splits = {name: Split(place, name, self.manifest) for name in self.manifest["splits"]}
         if verify:
             for split in self._splits.values():
                 split.check_ids()
@@ -132,21 +132,23 @@ class Split:
     documents, sentences, tokens   counts
     vocabulary, fingerprint        size and fingerprint of the tokenizer
     bytes                          size of each shard
+    near                           whether all shards are on this machine
     """
 
     def __init__(
-        self, folder: Path | Cached, name: str, manifest: dict[str, Any], partition: tuple[int, int] = (0, 1)
+        self, folder: Folder, name: str, manifest: dict[str, Any], partition: tuple[int, int] = (0, 1)
     ) -> None:
         """partition: (number from 0, count) of the shards, as `partition` takes them."""
         shards = manifest["splits"][name]["shards"][partition[0] :: partition[1]]
         self.folder, self.name, self._manifest, self._partition = folder, name, manifest, partition
+        self.near = folder.near
         self.documents, self.sentences, self.tokens = (
             sum(shard[kind] for shard in shards) for kind in ("documents", "sentences", "tokens")
         )
         self.vocabulary: int = manifest["vocabulary"]
         self.fingerprint: str = manifest["fingerprint"]
         self.pad: int = manifest["pad"]
-        self._shards = [Shard(folder, shard["name"], self.vocabulary, manifest.get("files")) for shard in shards]
+        self._shards = [Shard(folder, shard["name"], self.vocabulary, manifest["files"]) for shard in shards]
         self.bytes = [shard.bytes for shard in self._shards]
         self._origins = list(accumulate((len(shard.documents) for shard in self._shards), initial=0))
 
@@ -197,7 +199,7 @@ class Split:
     @property
     def _sample(self) -> list[Shard]:
         """The shards that statistics read: all, or the first one at an address, so that no other is fetched."""
-        return self._shards[:1] if isinstance(self.folder, Cached) else self._shards
+        return self._shards if self.near else self._shards[:1]
 
     def unigrams(self) -> np.ndarray:
         """[V] int64: the count of each id in `_sample`."""
@@ -354,12 +356,12 @@ def _given(tokenizer: Tokenizer) -> dict[str, Any]:
     return {"vocabulary_size": tokenizer.size, "cased": tokenizer.cased, "strip_accents": None}
 
 
-def home_of(folder: Path | Cached) -> Path:
+def home_of(folder: Folder) -> Path:
     """The local folder of the manifest and the tokenizer of a corpus."""
-    return folder.home(lambda name: name.endswith(SUFFIXES)) if isinstance(folder, Cached) else folder
+    return folder.home(lambda name: name.endswith(SUFFIXES))
 
 
-def _reopen(folder: Path | Cached, name: str, partition: tuple[int, int]) -> Split:
+def _reopen(folder: Folder, name: str, partition: tuple[int, int]) -> Split:
     return Split(folder, name, read_manifest(home_of(folder), TEXTS, VERSION), partition)
 
 

@@ -11,12 +11,11 @@ import contextlib
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from unmask.data.files.cached import Cached
-from unmask.data.files.corpora import Checked, mapped
+from unmask.data.files.corpora import Checked, Folder
 from unmask.errors import UnmaskError
 from unmask.types import Document
 
@@ -33,14 +32,6 @@ def token_type(vocabulary: int) -> np.dtype:
     return np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
 
 
-class Array(Protocol):
-    """A one-dimensional array whose slices are read: memory-mapped, or in a cache."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, part: slice, /) -> np.ndarray: ...
-
-
 class Shard:
     """One shard, memory-mapped or read through a cache.
 
@@ -49,27 +40,19 @@ class Shard:
     documents  [D] uint32: end of each document, in sentences
     """
 
-    def __init__(
-        self, folder: Path | Cached, name: str, vocabulary: int, files: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, folder: Folder, name: str, vocabulary: int, files: Mapping[str, Any]) -> None:
         """Open a shard without reading it.
 
-        files  of a corpus at an address: size and checksum of each file
+        files  size and checksum of each file
 
         Raises UnmaskError, which names the local file that is missing or does not match the others.
         """
         self.path = f"{folder}/{name}.tokens"
-        arrays: list[Array] = []
-        for suffix, dtype in zip(SUFFIXES, (token_type(vocabulary), BOUND, BOUND), strict=True):
-            file = name + suffix
-            if isinstance(folder, Cached):
-                arrays.append(folder.array(file, (files or {})[file], dtype))
-            else:
-                arrays.append(mapped(folder / file, dtype))
-        self.tokens, self.sentences, self.documents = arrays
+        types = zip(SUFFIXES, (token_type(vocabulary), BOUND, BOUND), strict=True)
+        self.tokens, self.sentences, self.documents = (folder.array(name + end, files, dtype) for end, dtype in types)
         bounds = BOUND.itemsize * (len(self.sentences) + len(self.documents))
         self.bytes = token_type(vocabulary).itemsize * len(self.tokens) + bounds
-        if isinstance(folder, Path) and not self._fits():
+        if folder.near and not self._fits():
             raise UnmaskError(f"{self.path} does not match its sentence and document bounds; build the corpus again.")
 
     def read(self, document: int, first: int, end: int, begin: int, tokens: int) -> Document:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.data.collate import pack
-from unmask.data.files.cached import Cached
+from unmask.data.files.corpora import Folder
 from unmask.data.loader import Collated, EqualRows, Loader
 from unmask.data.order import SeededBlocks, mixture
 from unmask.data.text.corpus import Pieces, Split
@@ -40,7 +40,7 @@ class PackedRows:
     length: int
     pad: int
     vocabulary: int
-    folder: Path | Cached
+    folder: Path | Folder
 
     def __call__(self, documents: list[Document], rng: np.random.Generator) -> Batch:
         """Raises UnmaskError for ids beyond the vocabulary."""

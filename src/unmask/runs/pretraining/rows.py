@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from unmask.data.files.cached import Cached
 from unmask.data.loader import EqualRows, Loader
+from unmask.data.source import Sharded
 from unmask.errors import UnmaskError, plural
 from unmask.objectives import Objective
 from unmask.objectives.objective import StreamOptions
@@ -150,9 +150,10 @@ def _own_partitions(rows: Rows) -> range:
 def _check_shards(splits: Sequence[Any], rows: Rows, parts: range) -> None:
     """Raises UnmaskError for partitions of data without shards of text, and for shards that the cache cannot hold."""
     chosen = rows.partitions > 1 or rows.shards is not None
-    if chosen and not all(hasattr(split, "partition") for split in splits):
+    sharded = [split for split in splits if isinstance(split, Sharded)]
+    if chosen and len(sharded) < len(splits):
         raise UnmaskError("Only corpora of texts are read by shards: leave --rows.partitions and --rows.shards out.")
-    remote = [split for split in splits if isinstance(getattr(split, "folder", None), Cached)]
+    remote = [split for split in sharded if not split.near]
     if not remote:
         return
     most = None if rows.shards is None else rows.shards + len(remote)  # some are begun while others end
