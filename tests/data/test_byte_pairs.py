@@ -14,8 +14,8 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import ByteLevelBPETokenizer, models
 from tokenizers import Tokenizer as RawTokenizer
-from tokenizers import models
 
 from unmask.cli import main
 from unmask.data.text import byte_pairs, tokenizer_files
@@ -254,6 +254,15 @@ def test_what_is_trained_is_framed_like_roberta_and_opens_in_transformers(tmp_pa
     assert theirs("The film", "was good")["input_ids"] == tokens.tolist()
     assert (theirs.bos_token_id, theirs.eos_token_id, theirs.pad_token_id) == (0, 2, 1)
     assert theirs.decode(theirs("Élève déjà  2")["input_ids"], skip_special_tokens=True) == "Élève déjà  2"
+
+
+@pytest.mark.parametrize("cased", [True, False])
+def test_a_vocabulary_is_that_of_the_trainer_on_whole_texts(cased):
+    texts = [*TEXT, *PUBLISHED_TEXT.values()] * 2
+    theirs = ByteLevelBPETokenizer(lowercase=not cased)
+    names = list(byte_pairs.SPECIALS)
+    theirs.train_from_iterator(texts, vocab_size=500, min_frequency=2, special_tokens=names, show_progress=False)
+    assert byte_pairs.train(texts, 500, cased=cased).vocabulary == theirs.get_vocab()
 
 
 def test_the_same_text_gives_the_same_vocabulary_in_every_process():

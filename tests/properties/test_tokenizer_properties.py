@@ -9,8 +9,10 @@ from unittest import mock
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers import normalizers
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
 
+from unmask.data.text import byte_pairs
 from unmask.data.text.sentences import LONGEST, sentences
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.tokenizer_files import bert_normalizer
@@ -132,6 +134,22 @@ def test_sample_keeps_the_order_and_the_budget(texts: list[str], budget: int):
 def test_words_are_counted_as_in_whole_texts(texts: list[str], cased: bool, strip_accents: bool, held: int):
     texts = [clean(text) for text in texts]
     normalizer, cutter = bert_normalizer(cased=cased, strip_accents=strip_accents), BertPreTokenizer()
-    whole = [cutter.pre_tokenize_str(normalizer.normalize_str(text)) for text in texts]
-    with mock.patch("unmask.data.text.vocabulary.RUNS", held), mock.patch("unmask.data.text.vocabulary.JOINED", 3):
-        assert words_of(texts, normalizer, cutter) == Counter(word for words in whole for word, _ in words)
+
+    def cut(text: str) -> list[str]:
+        return [word for word, _ in cutter.pre_tokenize_str(normalizer.normalize_str(text))]
+
+    with mock.patch("unmask.data.text.vocabulary.HELD", held):
+        found = words_of(texts, lambda text: text.split(" "), cut)
+    assert found == Counter(word for text in texts for word in cut(text))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(TEXT, max_size=20), st.booleans(), st.booleans())
+def test_words_with_their_spaces_are_counted_as_in_whole_texts(texts: list[str], cased: bool, strip_accents: bool):
+    steps = normalizers.Sequence(byte_pairs.normalisers(cased, strip_accents))
+
+    def cut(text: str) -> list[str]:
+        return [word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(steps.normalize_str(text))]
+
+    texts = [clean(text) for text in texts]
+    assert words_of(texts, byte_pairs.RUNS.split, cut) == Counter(word for text in texts for word in cut(text))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as RawTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.vocabulary import sample, without_long_words
+from unmask.data.text.vocabulary import LONGEST_WORD, repeated, sample, words_of
 from unmask.errors import UnmaskError
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 LEAST = len(SPECIALS) + 256
-_WORDS = r"""'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"""
-"""The words into which `ByteLevel` cuts a text (Radford et al. 2019)."""
+RUNS = re.compile(r"(?<=\S)(?= )")
+"""Where a text can be cut without a change to its words (Radford et al. 2019): a word may begin with spaces, but none
+has a space after another character."""
 
 
 def train(
@@ -39,11 +41,6 @@ def train(
     """
     if size < LEAST:
         raise UnmaskError(f"A vocabulary of {size} cannot hold the 256 bytes: set at least {LEAST} pieces.")
-    raw = RawTokenizer(models.BPE())
-    steps = _normalisers(cased, strip_accents)
-    if steps:
-        raw.normalizer = normalizers.Sequence(steps)
-    raw.decoder = decoders.ByteLevel()
     passages = sample(texts, byte_budget)
     if not any(passage.strip() for passage in passages):
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
@@ -54,16 +51,27 @@ def train(
         special_tokens=list(SPECIALS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
-    words, letters = pre_tokenizers.Split(Regex(_WORDS), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)
-    raw.pre_tokenizer = pre_tokenizers.Sequence([words, without_long_words(), letters])
-    raw.train_from_iterator(passages, trainer)
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the same for all words but long ones
+    steps = normalizers.Sequence(normalisers(cased, strip_accents))
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+
+    def cut(run: str) -> list[str]:
+        text = steps.normalize_str(run)
+        found = words.pre_tokenize_str(text)
+        return [word for word, (begin, end) in found if end - begin - (text[begin] == " ") <= LONGEST_WORD]
+
+    raw = RawTokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    raw.train_from_iterator(repeated(words_of(passages, RUNS.split, cut)), trainer)
+    if len(steps):
+        raw.normalizer = steps
+    raw.pre_tokenizer = words
+    raw.decoder = decoders.ByteLevel()
     start, end = ((name, SPECIALS.index(name)) for name in ("<s>", "</s>"))
     raw.post_processor = processors.RobertaProcessing(end, start, trim_offsets=True, add_prefix_space=False)
     return Tokenizer.of(raw)
 
 
-def _normalisers(cased: bool, strip_accents: bool) -> list[normalizers.Normalizer]:
+def normalisers(cased: bool, strip_accents: bool) -> list[normalizers.Normalizer]:
     """The normalisers of a text. NFC is last, because it composes Hangul syllables again."""
     steps: list[normalizers.Normalizer] = [] if cased else [normalizers.Lowercase()]
     if strip_accents:

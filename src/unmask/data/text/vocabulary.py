@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from unmask.errors import UnmaskError
 
@@ -15,8 +15,8 @@ PREFIX = "##"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LONGEST_WORD = 100  # characters; WordPiece treats a longer word as unknown, and training ignores it
 PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
-RUNS = 1 << 19  # different runs of characters that are held, in about 50 MB
-JOINED = 1 << 12  # runs, or occurrences of a word, in a text
+HELD = 1 << 19  # different pieces of texts that are held, in about 50 MB
+REPEATED = 1 << 12  # occurrences of a word in a text
 _LARGEST = 1 << 64
 
 
@@ -30,6 +30,8 @@ def learn(
 ) -> dict[str, int]:
     """Piece -> id of a WordPiece vocabulary of at most `size` pieces, special tokens first.
 
+    The normaliser and the cut into words must not look beyond a space.
+
     Merges are chosen by the count of the pair, as in `tokenizers`; pieces that occur once are not kept, so a small text
     gives a smaller vocabulary. The alphabet has the most frequent characters, and at most half of the pieces. Words of
     more than LONGEST_WORD characters, such as encoded files, are ignored.
@@ -38,8 +40,13 @@ def learn(
     """
     if size < len(SPECIALS) + 4:
         raise UnmaskError(f"A vocabulary of {size} is too small: set at least {len(SPECIALS) + 4} pieces.")
-    counts = words_of(sample(texts, byte_budget), normalizer, pre_tokenizer)
-    letters = _alphabet(counts, _letters(size))
+
+    def cut(run: str) -> list[str]:
+        return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(run))]
+
+    counts = words_of(sample(texts, byte_budget), lambda passage: passage.split(" "), cut)
+    short = {word: count for word, count in counts.items() if len(word) <= LONGEST_WORD}
+    letters = _alphabet(counts, short, _letters(size))
     if not letters:
         raise UnmaskError("The text holds no words to learn a vocabulary from; give it some text.")
     # The trainer numbers unseen '##' letters in the order of a randomly seeded hash map, and breaks ties between
@@ -54,57 +61,42 @@ def learn(
         initial_alphabet=single,
         continuing_subword_prefix=PREFIX,
     )
-    return _trained(trainer, _repeated(counts))
+    worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    worker.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    worker.train_from_iterator(repeated(short), trainer)
+    return worker.get_vocab(with_added_tokens=False)
 
 
 def words_of(
-    passages: Iterable[str], normalizer: normalizers.Normalizer, pre_tokenizer: pre_tokenizers.PreTokenizer
+    passages: Iterable[str], runs: Callable[[str], Iterable[str]], cut: Callable[[str], Iterable[str]]
 ) -> Counter[str]:
     """The count of each word of texts.
 
-    A run of characters between spaces is normalised and cut into words once for all its occurrences, so neither of the
-    two may look beyond a space.
+    runs  cuts a text into pieces of one word or more, most of which occur often
+    cut   the words of such a piece, which do not depend on the text around it
     """
     words: Counter[str] = Counter()
-    runs: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+
+    def add() -> None:
+        for run, count in found.items():
+            for word in cut(run):
+                words[word] += count
+        found.clear()
+
     for passage in passages:
-        runs.update(passage.split(" "))
-        if len(runs) >= RUNS:
-            _cut(runs, normalizer, pre_tokenizer, words)
-            runs.clear()
-    _cut(runs, normalizer, pre_tokenizer, words)
+        found.update(runs(passage))
+        if len(found) >= HELD:
+            add()
+    add()
     return words
 
 
-def _cut(
-    runs: Counter[str],
-    normalizer: normalizers.Normalizer,
-    pre_tokenizer: pre_tokenizers.PreTokenizer,
-    words: Counter[str],
-) -> None:
-    """Add the words of runs to `words`. Runs of the same count are cut together."""
-    of_count = defaultdict[int, list[str]](list)
-    for run, count in runs.items():
-        of_count[count].append(run)
-    for count, same in of_count.items():
-        for begin in range(0, len(same), JOINED):
-            text = normalizer.normalize_str(" ".join(same[begin : begin + JOINED]))
-            for word, _ in pre_tokenizer.pre_tokenize_str(text):
-                words[word] += count
-
-
-def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
-    """Texts with each word as often as it was counted, without the long ones: the trainer takes no counts."""
+def repeated(counts: Mapping[str, int]) -> Iterator[str]:
+    """Texts with each word as often as it was counted, between spaces: a trainer takes no counts."""
     for word, count in counts.items():
-        if len(word) <= LONGEST_WORD:
-            for begin in range(0, count, JOINED):
-                yield f"{word} " * min(JOINED, count - begin)
-
-
-def without_long_words() -> pre_tokenizers.PreTokenizer:
-    """A step after the one that cuts text into words, with or without the space before them: it removes long words."""
-    pattern = rf"^(?: [\s\S]{{{LONGEST_WORD + 1},}}|[^ ][\s\S]{{{LONGEST_WORD},}})$"
-    return pre_tokenizers.Split(Regex(pattern), "removed")
+        for begin in range(0, count, REPEATED):
+            yield f"{word} " * min(REPEATED, count - begin)
 
 
 def sample(texts: Iterable[str], byte_budget: int) -> list[str]:
@@ -156,9 +148,12 @@ def _letters(size: int) -> int:
     return max(size // 4, min(100, (size - len(SPECIALS)) // 2))
 
 
-def _alphabet(counts: Mapping[str, int], limit: int) -> list[str]:
-    """The `limit` most frequent characters: first those that begin words (`a`), then continuing ones (`##a`)."""
-    short = [word for word in counts if len(word) <= LONGEST_WORD]
+def _alphabet(counts: Mapping[str, int], short: Collection[str], limit: int) -> list[str]:
+    """The `limit` most frequent characters: first those that begin words (`a`), then continuing ones (`##a`).
+
+    counts  of all words
+    short   those without the long words, whose characters have no pieces
+    """
     letters = set(chain.from_iterable(short))
     if len(letters) > limit:
         found: Counter[str] = Counter()
@@ -168,11 +163,3 @@ def _alphabet(counts: Mapping[str, int], limit: int) -> list[str]:
         letters = set(sorted(letters, key=lambda letter: (-found[letter], letter))[:limit])
     continuing = letters & set(chain.from_iterable(word[1:] for word in short))
     return sorted(letters) + sorted(PREFIX + letter for letter in continuing)
-
-
-def _trained(trainer: trainers.WordPieceTrainer, texts: Iterable[str]) -> dict[str, int]:
-    """The vocabulary that a trainer learns from words between spaces."""
-    worker = Tokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
-    worker.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    worker.train_from_iterator(texts, trainer)
-    return worker.get_vocab(with_added_tokens=False)
