@@ -157,6 +157,9 @@ class Local:
     def __str__(self) -> str:
         return str(self.path)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     def home(self, shard: Callable[[str], bool]) -> Path:
         return self.path
 

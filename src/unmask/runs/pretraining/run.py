@@ -184,7 +184,7 @@ class Pretrain(Run):
 
     def card(self, result: Result) -> Card:
         config, found = self.config, super().card(result)
-        folders = [Path(getattr(corpus, "home", corpus.folder)) for corpus in self.corpora]
+        folders = [Path(getattr(corpus, "home", str(corpus.folder))) for corpus in self.corpora]
         own = card.facts(config.objective, folders, result.heldout, self.baseline, self.processor)
         rest = cards.settings({"objective": config.objective.to_dict(), "rows": config.rows.to_dict()})
         settings = {**found.settings, **rest}
