@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from unittest import mock
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import normalizers
-from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel
+from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace
 
 from unmask.data.text import byte_pairs
+from unmask.data.text.library import Library
+from unmask.data.text.runs import between_spaces, cut_of, with_spaces, words_of
 from unmask.data.text.sentences import LONGEST, sentences
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.tokenizer_files import bert_normalizer
-from unmask.data.text.vocabulary import clean, sample, words_of
+from unmask.data.text.vocabulary import clean, sample
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 PIECES = [
@@ -138,8 +145,8 @@ def test_words_are_counted_as_in_whole_texts(texts: list[str], cased: bool, stri
     def cut(text: str) -> list[str]:
         return [word for word, _ in cutter.pre_tokenize_str(normalizer.normalize_str(text))]
 
-    with mock.patch("unmask.data.text.vocabulary.HELD", held):
-        found = words_of(texts, lambda text: text.split(" "), cut)
+    with mock.patch("unmask.data.text.runs.HELD", held):
+        found = words_of(texts, between_spaces, cut)
     assert found == Counter(word for text in texts for word in cut(text))
 
 
@@ -152,4 +159,58 @@ def test_words_with_their_spaces_are_counted_as_in_whole_texts(texts: list[str],
         return [word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(steps.normalize_str(text))]
 
     texts = [clean(text) for text in texts]
-    assert words_of(texts, byte_pairs.RUNS.split, cut) == Counter(word for text in texts for word in cut(text))
+    assert words_of(texts, with_spaces, cut) == Counter(word for text in texts for word in cut(text))
+
+
+@cache
+def libraries() -> list[Library]:
+    """Splitters whose texts are cut into runs."""
+    text = ["the model isn't trained on  the text of the trainer.", "한국어 문장을 읽는다", "élève déjà\n\n 2 024!"] * 3
+    trained = [byte_pairs.train(text, 300, cased=c, strip_accents=s) for c, s in ((True, False), (False, True))]
+    spaced = RawTokenizer.from_str(trained[0].raw.to_str())
+    spaced.pre_tokenizer = ByteLevel(add_prefix_space=True)
+    found = [one.splitter for one in [*tokenizers(), *trained, Tokenizer.of(spaced)]]
+    assert all(isinstance(one, Library) and cut_of(one.settings) is not None for one in found)
+    return found  # type: ignore[return-value]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(TEXT, max_size=8), max_size=4), st.sampled_from([0, 300, 1 << 20]))
+def test_ids_of_runs_are_those_of_whole_texts(batches: list[list[str]], memory: int):
+    with mock.patch("unmask.data.text.runs.MEMORY", memory):
+        for library in libraries():
+            for texts in batches:
+                plain = RawTokenizer.from_str(library.raw.to_str())
+                plain.encode_special_tokens = True
+                whole = plain.encode_batch([clean(text) for text in texts], add_special_tokens=False)
+                found = library.ids(texts, {}, 0)
+                assert [one.tolist() for one in found] == [one.ids for one in whole]
+                assert all(one.flags.writeable for one in found)
+
+
+def test_a_copy_keeps_no_runs_and_has_the_same_ids():
+    library = copy.deepcopy(libraries()[0])
+    library.ids(["the model"], {}, 0)
+    other = pickle.loads(pickle.dumps(library))  # noqa: S301 (its own bytes)
+    assert len(pickle.dumps(other)) == len(pickle.dumps(library))
+    assert other.ids(["the model"], {}, 0)[0].tolist() == library.ids(["the model"], {}, 0)[0].tolist()
+
+
+def test_texts_whose_tokens_depend_on_more_than_a_run_are_not_cut():
+    raw = tokenizers()[0].raw
+    changes: list[Callable[[RawTokenizer], object]] = [
+        lambda one: one.add_tokens(["two words"]),
+        lambda one: setattr(one, "normalizer", normalizers.Replace("  ", "_")),
+        lambda one: setattr(one, "normalizer", normalizers.Sequence([normalizers.NFC(), normalizers.Strip()])),
+        lambda one: setattr(one, "pre_tokenizer", Metaspace()),
+        lambda one: setattr(one, "pre_tokenizer", ByteLevel(use_regex=False)),
+        lambda one: setattr(one, "pre_tokenizer", None),
+    ]
+    for change in changes:
+        changed = RawTokenizer.from_str(raw.to_str())
+        change(changed)
+        assert cut_of(json.loads(changed.to_str())) is None
+    dropping = json.loads(byte_pairs.train(["some text"] * 2, 300).raw.to_str())
+    assert cut_of(dropping) is with_spaces
+    dropping["model"]["dropout"] = 0.1
+    assert cut_of(dropping) is None

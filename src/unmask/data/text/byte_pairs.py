@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from unmask.data.text.runs import with_spaces, words_of
 from unmask.data.text.tokenizer import Tokenizer
-from unmask.data.text.vocabulary import LONGEST_WORD, repeated, sample, words_of
+from unmask.data.text.vocabulary import LONGEST_WORD, repeated, sample
 from unmask.errors import UnmaskError
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 LEAST = len(SPECIALS) + 256
-RUNS = re.compile(r"(?<=\S)(?= )")
-"""Where a text can be cut without a change to its words (Radford et al. 2019): a word may begin with spaces, but none
-has a space after another character."""
 
 
 def train(
@@ -61,7 +58,7 @@ def train(
 
     raw = RawTokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.train_from_iterator(repeated(words_of(passages, RUNS.split, cut)), trainer)
+    raw.train_from_iterator(repeated(words_of(passages, with_spaces, cut)), trainer)
     if len(steps):
         raw.normalizer = steps
     raw.pre_tokenizer = words

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from unmask.data.text import tokenizer_files as files
+from unmask.data.text.runs import RunCache, cut_of
 from unmask.data.text.splitter import Located, Side, Splitter
 from unmask.data.text.vocabulary import PREFIX, clean
 from unmask.errors import UnmaskError
@@ -42,6 +43,8 @@ class Library(Splitter):
         self.kind = self.settings["model"]["type"]
         self.cased = not files.lowercases(self.settings["normalizer"])
         self.separator = " " if self.kind == "BPE" else ""
+        runs = cut_of(self.settings)
+        self._cache = None if runs is None else RunCache(runs, self._ids_of)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -77,8 +80,13 @@ class Library(Splitter):
     def ids(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False
     ) -> list[np.ndarray]:
+        if self._cache is not None and not special:
+            return self._cache(texts)
         encodings = _encode_batch(self.raw if special else self._plain, texts)
         return [np.array(one.ids, dtype=np.int32) for one in encodings]
+
+    def _ids_of(self, runs: Sequence[str]) -> list[list[int]]:
+        return [one.ids for one in _encode_batch(self._plain, runs)]
 
     def encode(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False

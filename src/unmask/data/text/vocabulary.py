@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from unmask.data.text.runs import between_spaces, words_of
 from unmask.errors import UnmaskError
 
 PREFIX = "##"
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 LONGEST_WORD = 100  # characters; WordPiece treats a longer word as unknown, and training ignores it
 PASSAGE = 1 << 16  # characters; longer texts are sampled in passages of about this length
-HELD = 1 << 19  # different pieces of texts that are held, in about 50 MB
 REPEATED = 1 << 12  # occurrences of a word in a text
 _LARGEST = 1 << 64
 
@@ -44,7 +44,7 @@ def learn(
     def cut(run: str) -> list[str]:
         return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(run))]
 
-    counts = words_of(sample(texts, byte_budget), lambda passage: passage.split(" "), cut)
+    counts = words_of(sample(texts, byte_budget), between_spaces, cut)
     short = {word: count for word, count in counts.items() if len(word) <= LONGEST_WORD}
     letters = _alphabet(counts, short, _letters(size))
     if not letters:
@@ -65,31 +65,6 @@ def learn(
     worker.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     worker.train_from_iterator(repeated(short), trainer)
     return worker.get_vocab(with_added_tokens=False)
-
-
-def words_of(
-    passages: Iterable[str], runs: Callable[[str], Iterable[str]], cut: Callable[[str], Iterable[str]]
-) -> Counter[str]:
-    """The count of each word of texts.
-
-    runs  cuts a text into pieces of one word or more, most of which occur often
-    cut   the words of such a piece, which do not depend on the text around it
-    """
-    words: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-
-    def add() -> None:
-        for run, count in found.items():
-            for word in cut(run):
-                words[word] += count
-        found.clear()
-
-    for passage in passages:
-        found.update(runs(passage))
-        if len(found) >= HELD:
-            add()
-    add()
-    return words
 
 
 def repeated(counts: Mapping[str, int]) -> Iterator[str]:
