@@ -11,6 +11,7 @@ from functools import cache
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as RawTokenizer
@@ -19,7 +20,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer, ByteLevel, Metaspace
 
 from unmask.data.text import byte_pairs
 from unmask.data.text.library import Library
-from unmask.data.text.runs import between_spaces, cut_of, with_spaces, words_of
+from unmask.data.text.runs import BETWEEN_SPACES, WITH_SPACES, runs_of, words_of
 from unmask.data.text.sentences import LONGEST, sentences
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.tokenizer_files import bert_normalizer
@@ -146,7 +147,7 @@ def test_words_are_counted_as_in_whole_texts(texts: list[str], cased: bool, stri
         return [word for word, _ in cutter.pre_tokenize_str(normalizer.normalize_str(text))]
 
     with mock.patch("unmask.data.text.runs.HELD", held):
-        found = words_of(texts, between_spaces, cut)
+        found = words_of(texts, BETWEEN_SPACES, cut)
     assert found == Counter(word for text in texts for word in cut(text))
 
 
@@ -159,7 +160,7 @@ def test_words_with_their_spaces_are_counted_as_in_whole_texts(texts: list[str],
         return [word for word, _ in ByteLevel(add_prefix_space=False).pre_tokenize_str(steps.normalize_str(text))]
 
     texts = [clean(text) for text in texts]
-    assert words_of(texts, with_spaces, cut) == Counter(word for text in texts for word in cut(text))
+    assert words_of(texts, WITH_SPACES, cut) == Counter(word for text in texts for word in cut(text))
 
 
 @cache
@@ -170,7 +171,7 @@ def libraries() -> list[Library]:
     spaced = RawTokenizer.from_str(trained[0].raw.to_str())
     spaced.pre_tokenizer = ByteLevel(add_prefix_space=True)
     found = [one.splitter for one in [*tokenizers(), *trained, Tokenizer.of(spaced)]]
-    assert all(isinstance(one, Library) and cut_of(one.settings) is not None for one in found)
+    assert all(isinstance(one, Library) and runs_of(one.settings) is not None for one in found)
     return found  # type: ignore[return-value]
 
 
@@ -179,13 +180,26 @@ def libraries() -> list[Library]:
 def test_ids_of_runs_are_those_of_whole_texts(batches: list[list[str]], memory: int):
     with mock.patch("unmask.data.text.runs.MEMORY", memory):
         for library in libraries():
+            cache = Library(library.raw)._cache
+            assert cache is not None
             for texts in batches:
                 plain = RawTokenizer.from_str(library.raw.to_str())
                 plain.encode_special_tokens = True
                 whole = plain.encode_batch([clean(text) for text in texts], add_special_tokens=False)
-                found = library.ids(texts, {}, 0)
+                found = cache([clean(text) for text in texts])
                 assert [one.tolist() for one in found] == [one.ids for one in whole]
                 assert all(one.flags.writeable for one in found)
+
+
+@pytest.mark.parametrize(("words", "pays"), [(20, True), (100_000, False)])
+def test_texts_of_ever_new_runs_are_encoded_whole(words: int, pays: bool):
+    cache = Library(libraries()[0].raw)._cache
+    assert cache is not None
+    numbers = iter(range(1_000_000))
+    with mock.patch("unmask.data.text.runs.MEMORY", 4_000):
+        for _ in range(100):
+            cache([" ".join(f"run{next(numbers) % words}" for _ in range(40))])
+    assert cache.pays == pays
 
 
 def test_a_copy_keeps_no_runs_and_has_the_same_ids():
@@ -209,8 +223,8 @@ def test_texts_whose_tokens_depend_on_more_than_a_run_are_not_cut():
     for change in changes:
         changed = RawTokenizer.from_str(raw.to_str())
         change(changed)
-        assert cut_of(json.loads(changed.to_str())) is None
+        assert runs_of(json.loads(changed.to_str())) is None
     dropping = json.loads(byte_pairs.train(["some text"] * 2, 300).raw.to_str())
-    assert cut_of(dropping) is with_spaces
+    assert runs_of(dropping) is WITH_SPACES
     dropping["model"]["dropout"] = 0.1
-    assert cut_of(dropping) is None
+    assert runs_of(dropping) is None

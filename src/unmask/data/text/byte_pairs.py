@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tokenizers import Tokenizer as RawTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from unmask.data.text.runs import with_spaces, words_of
+from unmask.data.text.runs import WITH_SPACES, words_of
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.data.text.vocabulary import LONGEST_WORD, repeated, sample
 from unmask.errors import UnmaskError
@@ -58,7 +58,7 @@ def train(
 
     raw = RawTokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.train_from_iterator(repeated(words_of(passages, with_spaces, cut)), trainer)
+    raw.train_from_iterator(repeated(words_of(passages, WITH_SPACES, cut)), trainer)
     if len(steps):
         raw.normalizer = steps
     raw.pre_tokenizer = words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as RawTokenizer
 from tokenizers.processors import TemplateProcessing
 
 from unmask.data.text import tokenizer_files as files
-from unmask.data.text.runs import RunCache, cut_of
+from unmask.data.text.runs import RunCache, runs_of
 from unmask.data.text.splitter import Located, Side, Splitter
 from unmask.data.text.vocabulary import PREFIX, clean
 from unmask.errors import UnmaskError
@@ -43,7 +43,7 @@ class Library(Splitter):
         self.kind = self.settings["model"]["type"]
         self.cased = not files.lowercases(self.settings["normalizer"])
         self.separator = " " if self.kind == "BPE" else ""
-        runs = cut_of(self.settings)
+        runs = runs_of(self.settings)
         self._cache = None if runs is None else RunCache(runs, self._ids_of)
 
     @cached_property
@@ -80,13 +80,14 @@ class Library(Splitter):
     def ids(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False
     ) -> list[np.ndarray]:
-        if self._cache is not None and not special:
+        if self._cache is not None and self._cache.pays and not special:
             return self._cache(texts)
         encodings = _encode_batch(self.raw if special else self._plain, texts)
         return [np.array(one.ids, dtype=np.int32) for one in encodings]
 
-    def _ids_of(self, runs: Sequence[str]) -> list[list[int]]:
-        return [one.ids for one in _encode_batch(self._plain, runs)]
+    def _ids_of(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
+        for one in self._plain.encode_batch([clean(text) for text in texts], add_special_tokens=False):
+            yield one.ids, [begin for begin, _ in one.offsets]
 
     def encode(
         self, texts: Sequence[str], known: Mapping[str, int], unknown: int, *, special: bool = False

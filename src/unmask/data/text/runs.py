@@ -6,16 +6,19 @@ Most runs occur often, so each different one is normalised and cut into words on
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-Cut = Callable[[str], list[str]]
-
 HELD = 1 << 19  # different runs of which the words are counted at once, in about 50 MB
+PACK = 2_000  # characters of a text of new runs
 MEMORY = 1 << 25  # bytes of the runs whose ids are kept
+MOST_NEW = 0.1  # share of new runs up to which keeping their ids saves time
 ENTRY = 150  # bytes of a run and its ids, beside the characters of the run
 
 _SPACE_AFTER_WORD = re.compile(r"(?<=\S)(?= )")
@@ -23,19 +26,31 @@ _LOCAL = {"BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "
 """Normalisers that treat a space and the characters on its two sides independently."""
 
 
-def between_spaces(text: str) -> list[str]:
-    """The runs of a text whose words have no spaces, as those of BERT."""
+@dataclass(frozen=True)
+class Runs:
+    """A way to cut texts into runs.
+
+    cut      the runs of a text
+    between  what is between two of them
+    """
+
+    cut: Callable[[str], list[str]]
+    between: str
+
+
+def _at_spaces(text: str) -> list[str]:
     return text.split(" ")
 
 
-def with_spaces(text: str) -> list[str]:
-    """The runs of a text whose words may begin with spaces, as those of GPT-2 (Radford et al. 2019): no word has a
-    space after another character."""
-    return _SPACE_AFTER_WORD.split(text)
+BETWEEN_SPACES = Runs(_at_spaces, " ")
+"""For words without spaces, as those of BERT."""
+WITH_SPACES = Runs(_SPACE_AFTER_WORD.split, "")
+"""For words that may begin with spaces, as those of GPT-2 (Radford et al. 2019): none has a space after another
+character."""
 
 
-def cut_of(settings: Mapping[str, Any]) -> Cut | None:
-    """The function that cuts the texts of a tokenizer into runs; None if its tokens may depend on more than their run.
+def runs_of(settings: Mapping[str, Any]) -> Runs | None:
+    """The way to cut the texts of a tokenizer into runs; None if its tokens may depend on more than their run.
 
     settings  the tokenizer.json
     """
@@ -45,8 +60,25 @@ def cut_of(settings: Mapping[str, Any]) -> Cut | None:
     if any(not token["special"] for token in settings.get("added_tokens", ())):  # found in texts, with their spaces
         return None
     if words.get("type") == "BertPreTokenizer":
-        return between_spaces
-    return with_spaces if words.get("type") == "ByteLevel" and words.get("use_regex", True) else None
+        return BETWEEN_SPACES
+    return WITH_SPACES if words.get("type") == "ByteLevel" and words.get("use_regex", True) else None
+
+
+def _packs(runs: Sequence[str], between: str) -> Iterator[list[str]]:
+    """The runs in order, in lists that are encoded as one text, because a text of one run takes much longer.
+
+    between  what is between two runs of a text
+    """
+    pack, size = list[str](), 0
+    for run in runs:
+        follows = between or (run.startswith(" ") and pack and pack[-1] and not pack[-1][-1].isspace())
+        if pack and (size > PACK or not follows):
+            yield pack
+            pack, size = [], 0
+        pack.append(run)
+        size += len(run) + len(between)
+    if pack:
+        yield pack
 
 
 def _is_local(normalizer: Mapping[str, Any] | None) -> bool:
@@ -57,12 +89,8 @@ def _is_local(normalizer: Mapping[str, Any] | None) -> bool:
     return normalizer["type"] in _LOCAL
 
 
-def words_of(passages: Iterable[str], runs: Cut, words: Cut) -> Counter[str]:
-    """The count of each word of texts.
-
-    runs   cuts a text into runs
-    words  cuts a run into words
-    """
+def words_of(passages: Iterable[str], runs: Runs, words: Callable[[str], Iterable[str]]) -> Counter[str]:
+    """The count of each word of texts; `words` cuts a run into words."""
     counts: Counter[str] = Counter()
     found: Counter[str] = Counter()
 
@@ -73,7 +101,7 @@ def words_of(passages: Iterable[str], runs: Cut, words: Cut) -> Counter[str]:
         found.clear()
 
     for passage in passages:
-        found.update(runs(passage))
+        found.update(runs.cut(passage))
         if len(found) >= HELD:
             add()
     add()
@@ -83,34 +111,53 @@ def words_of(passages: Iterable[str], runs: Cut, words: Cut) -> Counter[str]:
 class RunCache:
     """The ids of texts. Those of recent runs are kept, in about MEMORY bytes.
 
+    pays  whether most runs occur again, as far as texts were read: else it is faster to encode whole texts, such as
+          those of languages that write no spaces
+
     Several threads may call one object.
     """
 
-    def __init__(self, runs: Cut, encode: Callable[[Sequence[str]], Sequence[Sequence[int]]]) -> None:
-        """runs: cuts a text into runs; encode: the ids of each of several runs."""
+    def __init__(self, runs: Runs, encode: Callable[[Sequence[str]], Iterable[tuple[list[int], list[int]]]]) -> None:
+        """encode: the ids of each of several texts, and the begin of each piece in characters of the text."""
         self.runs, self.encode = runs, encode
-        self._known: dict[str, bytes] = {}
-        self._size = 0
+        self.pays = True
+        self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_known": {}, "_size": 0}
+        return self.__dict__ | {"_known": {}, "_size": 0, "_seen": 0}
+
+    def _forget(self) -> None:
+        self._known: dict[str, bytes] = {}  # another thread may still read the old ones
+        self._size = self._seen = 0  # bytes that are kept; runs of all texts since
 
     def __call__(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, [T] int32."""
-        if self._size > MEMORY:  # another thread may still read the old ones
-            self._known, self._size = {}, 0
+        if self._size > MEMORY:
+            self.pays = len(self._known) < MOST_NEW * self._seen
+            self._forget()
         known = self._known
         rows: list[tuple[list[str], list[Any]]] = []  # runs, and the ids of those that are known
         for text in texts:
-            runs = self.runs(text)
+            runs = self.runs.cut(text)
             rows.append((runs, list(map(known.get, runs))))
         new = list(
             {run for runs, ids in rows if None in ids for run, one in zip(runs, ids, strict=True) if one is None}
         )
+        self._seen += sum(len(runs) for runs, _ in rows)
         if new:
-            known.update(zip(new, (np.array(ids, np.int32).tobytes() for ids in self.encode(new)), strict=True))
+            known.update(zip(new, self._encoded(new), strict=True))
             self._size += ENTRY * len(new) + sum(map(len, new))
         return [
             np.frombuffer(bytearray().join(map(known.__getitem__, runs) if None in ids else ids), np.int32)
             for runs, ids in rows
         ]
+
+    def _encoded(self, runs: Sequence[str]) -> Iterator[bytes]:
+        """The ids of each run."""
+        between = self.runs.between
+        packs = list(_packs(runs, between))
+        for pack, (ids, begins) in zip(packs, self.encode([between.join(pack) for pack in packs]), strict=True):
+            array = np.array(ids, np.int32)
+            places = accumulate(len(run) + len(between) for run in pack[:-1])  # begin of each run but the first
+            cuts = [0, *(bisect_left(begins, place) for place in places), len(ids)]
+            yield from (array[first:end].tobytes() for first, end in pairwise(cuts))

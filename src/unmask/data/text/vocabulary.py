@@ -9,7 +9,7 @@ from itertools import chain
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from unmask.data.text.runs import between_spaces, words_of
+from unmask.data.text.runs import BETWEEN_SPACES, words_of
 from unmask.errors import UnmaskError
 
 PREFIX = "##"
@@ -44,7 +44,7 @@ def learn(
     def cut(run: str) -> list[str]:
         return [word for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(run))]
 
-    counts = words_of(sample(texts, byte_budget), between_spaces, cut)
+    counts = words_of(sample(texts, byte_budget), BETWEEN_SPACES, cut)
     short = {word: count for word, count in counts.items() if len(word) <= LONGEST_WORD}
     letters = _alphabet(counts, short, _letters(size))
     if not letters:
