@@ -73,6 +73,8 @@ PRETRAIN = ["pretrain", "bert-tiny", "--corpus", "missing", "--out", "out"]
         (["evaluate", "--model", "x", "--data", "y", "--examples", "z"], "give their number with --shots K"),
         (["predict", "a text"], "required: --model"),
         (["predict", "--model", "x", "-k", "a text"], "'-k' is not understood"),
+        (["corpus", "check", "text.txt", "--workers", "2"], "Texts are checked by one process: leave --workers out."),
+        (["corpus", "build", "text.txt", "--out", "c", "--workers", "0"], "must be at least 1, not 0"),
         (["corpus", "check", "text.txt", "--jsn"], "did you mean '--json'?"),
         (["corpus", "check", "text.txt", "--per", "lines"], "did you mean 'line'?"),
         (["recipes", "now"], "'now' is not understood"),

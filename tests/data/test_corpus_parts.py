@@ -25,6 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.cli import main
+from unmask.cli.options import workers_for
 from unmask.data.files import remote
 from unmask.data.files.corpora import checksum_of
 from unmask.data.files.parts import Share, parts_of
@@ -340,8 +341,20 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "Next: unmask pretrain bert-mini --corpus c" in capsys.readouterr().out
     main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "whole"])
     assert content(Path("c")) == content(Path("whole"))
+    main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "two", "--workers", "2"])
+    assert content(Path("c")) == content(Path("two"))
     main(["corpus", "build", "texts", "--out", "learned", *size])
     assert content(Path("v")).items() <= content(Path("learned")).items()
+
+
+def test_much_text_is_cut_by_a_process_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text.txt").write_text("x" * 100)
+    monkeypatch.setattr("unmask.cli.options.MUCH", 101)
+    assert workers_for([tmp_path]) == 1
+    monkeypatch.setattr("unmask.cli.options.MUCH", 100)
+    for cores, expected in ((1, 1), (3, 3), (64, 4)):
+        monkeypatch.setattr("unmask.data.parallel.cores", lambda cores=cores: cores)
+        assert workers_for([tmp_path]) == expected
 
 
 # Addresses

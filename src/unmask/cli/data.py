@@ -20,9 +20,10 @@ from unmask.cli.options import (
     reading,
     text_options,
     vocabulary_settings,
+    workers_for,
 )
 from unmask.cli.parser import add_group, add_verb
-from unmask.errors import plural, unknown
+from unmask.errors import UnmaskError, plural, unknown
 from unmask.files import MANIFEST
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ def _corpus_check(options: argparse.Namespace, _: dict[str, str]) -> None:
     from unmask.data.text import inspect
     from unmask.data.text import reading as text
 
+    if options.workers is not None:
+        raise UnmaskError("Texts are checked by one process: leave --workers out.")
     statistics, other = text.TextStatistics(), text.TextStatistics()
     how = reading(options)
     documents = text.documents(options.data, **how, statistics=statistics)
@@ -184,6 +187,7 @@ def _build(options: argparse.Namespace) -> Corpus:
             **how,
             heldout=options.heldout,
             shard_tokens=options.shard_tokens,
+            workers=options.workers or workers_for(options.data),
             progress=show,
         )
     print(built.summary())
@@ -270,7 +274,8 @@ def _build_once(folder: Path, said: str, **options: Any) -> None:
     with alone(folder):
         if not (folder / "manifest.json").is_file():
             print(said)
-            _build(argparse.Namespace(**READING | options, out=str(folder), heldout=HELDOUT, shard_tokens=SHARD_TOKENS))
+            rest = {"out": str(folder), "heldout": HELDOUT, "shard_tokens": SHARD_TOKENS, "workers": None}
+            _build(argparse.Namespace(**READING | options, **rest))
 
 
 def _next_run(options: argparse.Namespace, built: Corpus) -> str:

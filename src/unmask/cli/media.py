@@ -12,7 +12,17 @@ from unmask.errors import UnmaskError
 
 SHARED = ("label", "workers", "most_damaged")
 OPTIONS = {
-    "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against", "part"),
+    "texts": (
+        "vocabulary_size",
+        "kind",
+        "tokenizer",
+        "cased",
+        "strip_accents",
+        "heldout",
+        "against",
+        "part",
+        "workers",
+    ),
     "pictures": (*SHARED, *pictures.OPTIONS),
     "recordings": (*SHARED, *recordings.OPTIONS),
     "records": (*SHARED, *records.OPTIONS),
@@ -47,7 +57,13 @@ def shared_options(sub: Any) -> None:
         help="cut longer recordings at quiet places (30), longer records into equal parts (60)",
     )
     sub.add_argument("--label", metavar="NAME", help="not for texts: the column of a table that has labels")
-    sub.add_argument("--workers", type=int, metavar="N", help="not for texts: processes that decode (default: 1)")
+    sub.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that decode, or cut text into tokens (default: 1; for more than 64 MB of text, one for each "
+        "core, at most 4)",
+    )
 
 
 def given(options: argparse.Namespace) -> ModuleType | None:
@@ -63,7 +79,8 @@ def given(options: argparse.Namespace) -> ModuleType | None:
             raise UnmaskError(f"--{wrong[0].replace('_', '-')} is for {other}, but {shown} has {kind}.")
     if options.workers is not None and options.workers < 1:
         raise UnmaskError(f"The number of workers must be at least 1, not {options.workers}.")
-    options.workers = options.workers or 1
+    if kind != "texts":
+        options.workers = options.workers or 1
     if kind != "texts" and len(paths) > 1:
         raise UnmaskError(f"Give one {MODULES[kind].FORMS} of {kind}, not {len(paths)}: {', '.join(options.data)}.")
     return MODULES.get(kind)

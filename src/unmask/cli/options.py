@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,7 +22,20 @@ USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": 
 """How a vocabulary is learned by default."""
 
 HELDOUT = 0.02  # share of documents that are held out by default
+MUCH = 64_000_000  # bytes of text; with less, more processes do not save the time of their start
+MOST_WORKERS = (
+    4  # processes; to read the text and to write the tokens takes one as long as to cut it takes three or four
+)
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
+
+
+def workers_for(paths: Sequence[str | Path]) -> int:
+    """The number of processes that cut the text of files and folders into tokens, by its size and the cores."""
+    from unmask.data.parallel import cores
+    from unmask.data.text import reading as text
+
+    much = sum(file.size for file in text.files(paths)) >= MUCH
+    return min(cores(), MOST_WORKERS) if much else 1
 
 
 def corpus_options(parser: argparse.ArgumentParser, *, data: str, out: str, part: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unmask.cli.ending import suggest
-from unmask.cli.options import HELDOUT, corpus_options, print_losses, reading, vocabulary_settings
+from unmask.cli.options import HELDOUT, corpus_options, print_losses, reading, vocabulary_settings, workers_for
 from unmask.cli.parser import add_verb
 from unmask.errors import UnmaskError, plural
 
@@ -66,6 +66,7 @@ def build(options: argparse.Namespace) -> None:
             tokenizer=tokenizer,
             heldout=options.heldout,
             shard_tokens=options.shard_tokens,
+            workers=options.workers or workers_for([file.path for file in given.files]),
             progress=show,
         )
     tokens = sum(shard["tokens"] for shard in part.manifest["shards"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import shutil
 import tempfile
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from unmask.data.files.corpora import partial_of, remove_stale
+from unmask.data.parallel import cores
 from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing
@@ -87,7 +87,7 @@ def train(
     config = config or Word2Vec() if begun is None else begun.config
     config.check()
     if threads is None:
-        threads = _cores() if begun is None else begun.threads or _cores()
+        threads = cores() if begun is None else begun.threads or cores()
         if begun is not None and display is not None:
             display.note(f"The run continues with {plural(threads, 'thread')}; --threads sets another number.")
     if threads < 1:
@@ -390,7 +390,3 @@ def _conclude(trained: Trained, target: Path | None, display: Any) -> None:
     display.note(f"{len(vectors):,} vectors of {vectors.dim} numbers at {speed}{place}")
     if facts["stopped"] and target is not None:
         display.note(f"Continue with: {_command(target)}")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

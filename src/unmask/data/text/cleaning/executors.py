@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import shlex
 from collections import Counter
@@ -20,6 +19,7 @@ from datatrove.executor.ray import RayPipelineExecutor
 from datatrove.executor.slurm import SlurmPipelineExecutor
 from loguru import logger
 
+from unmask.data.parallel import cores
 from unmask.data.text.cleaning.config import Running
 from unmask.data.text.cleaning.stages import Stage, Work
 from unmask.data.text.cleaning.steps import PASSED_OVER
@@ -159,7 +159,7 @@ def _chain(work: Work, stages: Sequence[Stage]) -> SlurmPipelineExecutor:
 
 def workers(running: Running) -> int | None:
     """How many tasks run at once, None for all."""
-    return running.workers or (_cores() if running.executor == "local" else None)
+    return running.workers or (cores() if running.executor == "local" else None)
 
 
 def _memory(stage: Stage, running: Running) -> int:
@@ -189,7 +189,3 @@ def _unsubmitted(work: Work) -> Iterator[list[str]]:
         yield lines
     finally:
         slurm.launch_slurm_job = submitted
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
