@@ -353,7 +353,7 @@ def test_much_text_is_cut_by_a_process_for_each_core(tmp_path: Path, monkeypatch
     assert workers_for([tmp_path]) == 1
     monkeypatch.setattr("unmask.cli.options.MUCH", 100)
     for cores, expected in ((1, 1), (3, 3), (64, 4)):
-        monkeypatch.setattr("unmask.data.parallel.cores", lambda cores=cores: cores)
+        monkeypatch.setattr("unmask.data.cores.cores", lambda cores=cores: cores)
         assert workers_for([tmp_path]) == expected
 
 

@@ -10,19 +10,9 @@ from typing import Any
 from unmask.cli import pictures, recordings, records
 from unmask.errors import UnmaskError
 
-SHARED = ("label", "workers", "most_damaged")
+SHARED = ("label", "most_damaged")
 OPTIONS = {
-    "texts": (
-        "vocabulary_size",
-        "kind",
-        "tokenizer",
-        "cased",
-        "strip_accents",
-        "heldout",
-        "against",
-        "part",
-        "workers",
-    ),
+    "texts": ("vocabulary_size", "kind", "tokenizer", "cased", "strip_accents", "heldout", "against", "part"),
     "pictures": (*SHARED, *pictures.OPTIONS),
     "recordings": (*SHARED, *recordings.OPTIONS),
     "records": (*SHARED, *records.OPTIONS),

@@ -31,7 +31,7 @@ SHOWN = 10  # most files named in the list of those that were not read exactly a
 
 def workers_for(paths: Sequence[str | Path]) -> int:
     """The number of processes that cut the text of files and folders into tokens, by its size and the cores."""
-    from unmask.data.parallel import cores
+    from unmask.data.cores import cores
     from unmask.data.text import reading as text
 
     much = sum(file.size for file in text.files(paths)) >= MUCH

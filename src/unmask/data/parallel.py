@@ -20,11 +20,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def ordered(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int, *, ahead: int = 1
 ) -> Iterator[Result]:

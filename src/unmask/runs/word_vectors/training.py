@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from unmask.data.cores import cores
 from unmask.data.files.corpora import partial_of, remove_stale
-from unmask.data.parallel import cores
 from unmask.data.text.reading import TextStatistics
 from unmask.errors import Stopped, UnmaskError, plural
 from unmask.files import check_replaceable, writing

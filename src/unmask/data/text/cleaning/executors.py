@@ -19,7 +19,7 @@ from datatrove.executor.ray import RayPipelineExecutor
 from datatrove.executor.slurm import SlurmPipelineExecutor
 from loguru import logger
 
-from unmask.data.parallel import cores
+from unmask.data.cores import cores
 from unmask.data.text.cleaning.config import Running
 from unmask.data.text.cleaning.stages import Stage, Work
 from unmask.data.text.cleaning.steps import PASSED_OVER
