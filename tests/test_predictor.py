@@ -736,7 +736,7 @@ def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
     for folder, inputs, message in (
         (reader, [("a", "b"), "who"], "Text 2 must be a question and a context: a pair, or an object with both"),
         (reader, [("who", " ")], "Text 1 has an empty context"),
-        (reader, [{"question": "who"}], "Text 1 has no 'context'; it must be a question and a context"),
+        (reader, [{"question": "who"}], "Text 1 has no 'context', but question; it must be a question and a context"),
         (reader, [{"question": 3, "context": "x"}], "Text 1: 'question' must be a string, not a number"),
         (reader, [("a", "b", "c")], "3 parts"),
         (chooser, ["the film"], "Text 1 must be an object with context"),
@@ -749,7 +749,7 @@ def test_bad_questions_and_choices(reader, chooser, tagger, classifier):
         (tagger, [{"words": [1]}], "'words' must be a list of strings"),
         (tagger, [{"words": []}], "'words' must be a list of strings"),
         (tagger, [{"text": "film", "words": ["plot"]}], "the word 'plot' is not in the text"),
-        (tagger, [{"label": "x"}], "Text 1 has no 'text'; it must be an object with words"),
+        (tagger, [{"label": "x"}], "Text 1 has no 'text', but label; it must be an object with words"),
         (classifier, [{"label": "x"}], "Text 1 has no 'text'"),
         (classifier, [{"text": ""}], "Text 1 is empty"),
     ):

@@ -239,7 +239,7 @@ def test_a_complete_part_is_not_written_again(tmp_path: Path, tokenizer: Tokeniz
     assert content(parts_of(out) / "00001-of-00002") == before
     with pytest.raises(UnmaskError, match=r"exists already, with other options: delete it"):
         again(heldout=0.2)
-    with pytest.raises(UnmaskError, match=r"other input files or options of reading them"):
+    with pytest.raises(UnmaskError, match=r"other input files, spellings of their paths or options of reading"):
         again(inputs="others")
     with pytest.raises(UnmaskError, match=r"other vocabularies"):
         again(tokenizer=whole_words.train([" ".join(WORDS)], 100))

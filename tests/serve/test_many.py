@@ -114,6 +114,20 @@ def test_vectors_stand_beside_their_rows(folders, rows, table, wanted, tmp_path,
     assert parquet.read_table(tmp_path / "again.parquet")["embedding"].equals(found["embedding"])
 
 
+def test_the_column_of_the_text_is_named(folders, table, wanted, tmp_path, capsys):
+    out = tmp_path / "out.parquet"
+    parquet.write_table(table.rename_columns(["review", "text"]), tmp_path / "named.parquet")
+    command("predict", folders / "classifier", tmp_path / "named.parquet", out, "--column", "review")
+    assert [json.loads(one)["label"] for one in parquet.read_table(out)["prediction"].to_pylist()] == wanted[0]
+    found = BatchPredictor(folders / "classifier", column="review")(table.rename_columns(["review", "when"]))
+    assert [json.loads(one)["label"] for one in found["prediction"].to_pylist()] == wanted[0]
+    for file, sentence in (("named.parquet", "There is no column 'reviw'"), ("lines.txt", "has lines of text")):
+        (tmp_path / "lines.txt").write_text("a line\n")
+        with pytest.raises(SystemExit):
+            command("predict", folders / "classifier", tmp_path / file, tmp_path / "no.parquet", "--column", "reviw")
+        assert sentence in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", [".jsonl", ".parquet"])
 @pytest.mark.parametrize("name", ["rows.txt", "rows.jsonl"])
 def test_lines_are_rows(folders, texts, wanted, name, form, tmp_path, capsys):
@@ -348,7 +362,7 @@ def test_a_truncated_table_is_one_sentence(folders, rows, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (["predict", "--part", "2/3"], "--part needs a row for each row: add --out FILE.parquet or FILE.jsonl"),
+        (["predict", "--part", "2/3"], "--part is for a file with all rows: add --out FILE.parquet or FILE.jsonl"),
         (["predict", "--part", "4/3", "--out", "OUT.jsonl", "--file", "ROWS"], "--part must be I/N .* not '4/3'"),
         (["predict", "--out", "OUT.parquet"], "add --file FILE"),
         (["predict", "a text", "--out", "OUT.parquet"], "leave the other input"),
@@ -358,7 +372,7 @@ def test_a_truncated_table_is_one_sentence(folders, rows, tmp_path, capsys):
             ["embed", "--out", "OUT.parquet", "--file", "ROWS", "--column", "texts"],
             "no column 'texts' in .*did you mean",
         ),
-        (["embed", "--out", "OUT.npy", "--on-error", "skip"], "--on-error needs .* --out FILE.parquet"),
+        (["embed", "--out", "OUT.npy", "--on-error", "skip"], "--on-error is for .* --out FILE.parquet"),
         (["embed", "--out", "OUT.parquet", "--file", "rows.csv"], "rows.csv must be Parquet, JSON lines or lines"),
         (["predict", "--file", "ROWS"], "rows.parquet are not lines"),
     ],

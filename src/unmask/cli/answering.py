@@ -188,6 +188,11 @@ def _add_predict(verbs: Any) -> None:
     )
     many.part_options(output)
     output.add_argument(
+        "--column",
+        metavar="NAME",
+        help="with --out FILE.parquet or FILE.jsonl: the column or key of the text (default: text)",
+    )
+    output.add_argument(
         "--na-prob-file", metavar="FILE", help="with --out: write {id: probability of no answer}, as for SQuAD 2.0"
     )
     output.add_argument(

@@ -38,7 +38,7 @@ def add_verb_to(corpus: Any) -> None:
     sub.more_help = _more_help
     sub.set_defaults(resume=False)
     data_options(sub, "files, folders or addresses: text, JSON lines, CSV, TSV, Parquet, HTML, WARC, WET")
-    add_field(sub, "--per", "NAME", "what ends a document of a text file", default="blank-line", choices=PER)
+    add_field(sub, "--per", "NAME", "what ends a document of plain text", default="blank-line", choices=PER)
     add_field(sub, "--column", "NAME", "column or key of the text in tables", default="text")
     add_field(sub, "--tokenizer", "FOLDER", "write tokens with it (unmask corpus vocabulary), too")
     filters = sub.group("what is kept (each is yes or no, and yes by default)")
@@ -163,5 +163,5 @@ def _done(work: Work) -> None:
         from unmask.cli.data import kind_of_tokens, recipe_for
         from unmask.data.text.corpus import Corpus
 
-        recipe = recipe_for(kind_of_tokens(Corpus(work.out / "corpus").tokenizer))
+        recipe = recipe_for(kind_of_tokens(Corpus(work.out / "corpus", verify=False).tokenizer))
         suggest(f"pretrain {recipe} --corpus {work.at('corpus')} --out runs/mine --minutes 30")

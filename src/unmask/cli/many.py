@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FORMS = {"predict": (".parquet", ".jsonl"), "embed": (".parquet",)}
 """Verb -> the suffixes of files with a row for each row of --file."""
 
-_OF_ANSWERS = ("top", "no_answer", "beams", "lm", "lm_weight", "word_bonus", "rate", "lead", "json")
+_OF_ANSWERS = ("column", "top", "no_answer", "beams", "lm", "lm_weight", "word_bonus", "rate", "lead", "json")
 _OF_VECTORS = ("pooling", "column")
 _OF_ALL = ("device", "precision", "backend", "encoding")
 
@@ -45,7 +45,9 @@ def writes_rows(options: argparse.Namespace, verb: str) -> bool:
     if options.out is None or Path(options.out).suffix not in _FORMS[verb]:
         for name in ("part", "on_error"):
             if getattr(options, name) is not None:
-                raise UnmaskError(f"--{name.replace('_', '-')} needs a row for each row: add --out {forms}.")
+                raise UnmaskError(f"--{name.replace('_', '-')} is for a file with all rows: add --out {forms}.")
+        if verb == "predict" and options.column is not None:
+            raise UnmaskError(f"--column is for a file with all rows: add --out {forms}.")
         return False
     if options.part is not None:
         from unmask.serve.many.answers import Part
@@ -81,7 +83,9 @@ def predict(options: argparse.Namespace, predictor: Answering) -> None:
             "as JSON lines."
         )
 
-    _answer(options, Predictions(predictor), _OF_ANSWERS)
+    if not lines and options.column:
+        raise UnmaskError(f"--column names a column, but {options.file} has lines of text: leave it out.")
+    _answer(options, Predictions(predictor, options.column), _OF_ANSWERS)
 
 
 def embed(options: argparse.Namespace, predictor: Predictor) -> None:

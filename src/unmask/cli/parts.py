@@ -70,7 +70,7 @@ def build(options: argparse.Namespace) -> None:
             progress=show,
         )
     tokens = sum(shard["tokens"] for shard in part.manifest["shards"])
-    _said(options, part, given.statistics, f"{plural(part.manifest['documents'], 'document')}, {tokens:,} tokens")
+    _said(options, part, given, f"{plural(part.manifest['documents'], 'document')}, {tokens:,} tokens")
 
 
 def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
@@ -89,7 +89,7 @@ def _vocabulary(options: argparse.Namespace, _: dict[str, str]) -> None:
         else:
             tokenizer = vocabularies.learn(texts, out, settings, report=show)
     if options.part is not None:
-        _said(options, part, given.statistics, f"a sample of {plural(part.manifest['documents'], 'document')}")
+        _said(options, part, given, f"a sample of {plural(part.manifest['documents'], 'document')}")
     else:
         print(f"Tokenizer {options.out}: {tokenizer.size:,} pieces.")
         print_losses(given.statistics)
@@ -143,13 +143,17 @@ class _Given:
         return text.documents_of(self.files, self.statistics, **self.how)
 
 
-def _said(options: argparse.Namespace, part: Part, statistics: TextStatistics, what: str) -> None:
+def _said(options: argparse.Namespace, part: Part, given: _Given, what: str) -> None:
     from unmask.data.files.parts import complete
     from unmask.data.files.remote import absolute
 
     out = absolute(options.out)
     print(f"Part {part.share} of {options.out}: {what}.")
-    print_losses(statistics)
+    if not given.files:
+        print("  It has no file: there are fewer files than parts, or one is very large; cut that one (split -C 1G).")
+    print_losses(given.statistics)
+    if advice := given.statistics.advice():
+        print(f"  {advice}")
     count = complete(out, part.share.count)
     print(f"{count} of {plural(part.share.count, 'part')} {'is' if count == 1 else 'are'} complete.")
     if count == part.share.count:

@@ -157,6 +157,7 @@ class Run:
 
     def plan(self) -> dict[str, Any]:
         """The size, memory and time of the run, measured on a few steps that change nothing (`Trainer.plan`)."""
+        self.display.note("Measuring the time of a few steps.")
         return self.trainer.plan()
 
     def run(self, *listeners: Listener) -> Result:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from unmask.data.labelled.columns import PAIRS, TEXTS
@@ -18,6 +19,8 @@ Input = str | Sequence[str] | Mapping[str, Any]
 """A text, a pair of texts, a list of words, or an object by names."""
 
 Object = Mapping[str, Any]
+
+SHOWN = 8  # names of an object in a message
 
 
 class Form:
@@ -80,7 +83,8 @@ class Form:
     def text(self, values: Object, name: str, place: str, *, empty: bool = False) -> str:
         """`values[name]`, which must be a text, and not empty unless `empty` allows it."""
         if name not in values:
-            raise UnmaskError(f"{place} has no '{name}'; it must be {self.lacking}.")
+            known = ", ".join(map(str, islice(values, SHOWN))) or "nothing"
+            raise UnmaskError(f"{place} has no '{name}', but {known}; it must be {self.lacking}.")
         text = values[name]
         if not isinstance(text, str):
             raise UnmaskError(f"{place}: '{name}' must be a string, not {kind_of(text)}.")

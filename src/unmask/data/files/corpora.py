@@ -65,7 +65,7 @@ def refuse_taken(out: Path) -> None:
             return
     if (out / MANIFEST).is_file():
         raise UnmaskError(f"{out} already holds a corpus; choose another folder, or delete it to build it again.")
-    raise UnmaskError(f"{out} already exists and is not empty; choose another folder for the corpus.")
+    raise UnmaskError(f"{out} already exists and is not empty; choose another folder.")
 
 
 def remove_stale(out: Path) -> None:

@@ -149,6 +149,8 @@ def all_parts(out: Path, format: str | None = None) -> list[Part]:
     names = sorted(path.name for path in place.iterdir()) if place.is_dir() else []
     found = [match for match in map(_NAME.fullmatch, names) if match]
     if not found:
+        if out.name.endswith(".parts"):
+            raise UnmaskError(f"{out} holds parts: give the folder of their corpus, {str(out).removesuffix('.parts')}.")
         raise UnmaskError(f"There are no parts in {place}: write them with unmask corpus build --part 1/4 --out {out}")
     counts = sorted({int(match[2]) for match in found})
     if len(counts) > 1:
@@ -173,7 +175,7 @@ def all_parts(out: Path, format: str | None = None) -> list[Part]:
 
 _SAID = {
     "format": "formats",
-    "inputs": "input files or options of reading them",
+    "inputs": "input files, spellings of their paths or options of reading them",
     "fingerprint": "vocabularies",
     "options": "options",
 }

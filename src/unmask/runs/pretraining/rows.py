@@ -139,9 +139,11 @@ def _own_partitions(rows: Rows) -> range:
     if count == 1:
         return range(1)
     if count < 1 or count % ranks or rows.batch % count:
+        fitting = [str(n) for n in range(ranks, rows.batch + 1, ranks) if rows.batch % n == 0]
+        such = f", such as {', '.join(fitting[:4])}" if fitting else ""
         raise UnmaskError(
             f"{plural(ranks, 'process', 'processes')} and a batch of {plural(rows.batch, 'row')} cannot have {count} "
-            "partitions: --rows.partitions must be a multiple of the processes that divides the batch."
+            f"partitions: --rows.partitions must be a multiple of the processes that divides the batch{such}."
         )
     own = count // ranks
     return range(distributed.rank() * own, (distributed.rank() + 1) * own)

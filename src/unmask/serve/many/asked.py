@@ -115,16 +115,25 @@ class Asked(ABC):
 
 
 class Predictions(Asked):
-    """The answers of a predictor: objects as of `unmask predict --json`, in a table as JSON."""
+    """The answers of a predictor: objects as of `unmask predict --json`, in a table as JSON.
+
+    column  name of the text in an object; None: the usual names, which are text or those of the task
+    """
 
     name = "prediction"
 
-    def __init__(self, predictor: Answering) -> None:
-        self.predictor, self._form = predictor, predictor.form
+    def __init__(self, predictor: Answering, column: str | None = None) -> None:
+        self.predictor, self.column, self._form = predictor, column, predictor.form
+
+    def check(self, names: Collection[str], place: object) -> None:
+        super().check(names, place)
+        if names and self.column is not None and self.column not in names:
+            raise unknown("column", self.column, names, place)
 
     def row(self, value: Value, number: int) -> Row | None:
         if isinstance(value, Mapping):
-            return self._form.as_row(value, number)
+            named = value if self.column is None else {**value, "text": value[self.column]}
+            return self._form.as_row(named, number)
         if not value.strip():
             return None
         return self._form.as_row(self._form.from_line(value, number, single=self.predictor.single), number)

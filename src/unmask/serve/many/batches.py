@@ -65,7 +65,8 @@ class Batches(ABC):
 class BatchPredictor(Batches):
     """Adds `prediction`, the answer of `unmask predict --json` as JSON, and `error`.
 
-    Inputs are read from the columns with the usual names: text, or those of the task.
+    how  options of the predictor, and `column`, the name of the column of texts (default: the usual names, which are
+         text or those of the task)
     """
 
     columns = f"{Predictions.name} string, {ERROR} string"
@@ -75,7 +76,9 @@ class BatchPredictor(Batches):
     def _asked(model: str, how: tuple[tuple[str, Any], ...]) -> Asked:
         from unmask.serve.written import predictor_of
 
-        return Predictions(predictor_of(model, **dict(how)))
+        given = dict(how)
+        column = given.pop("column", None)
+        return Predictions(predictor_of(model, **given), column)
 
 
 class BatchEmbedder(Batches):

@@ -30,6 +30,7 @@ logger.remove()  # datatrove keeps its messages in files, too
 
 ALL = -1  # datatrove's number of workers for all tasks at once
 COMPLETE = -1  # its number of a job that is not needed
+MOSTLY = 0.8  # share of dropped documents that is pointed out
 SHOWN = 10  # files that are named
 JOB = "unmask-"  # begins the name of a job of Slurm
 LOST = ("dropped", "timeout", "broken_process", "clean_error")  # what datatrove counts of documents that do not pass
@@ -93,6 +94,9 @@ def summary(work: Work, stage: Stage) -> str:
     if any(lost.values()):
         by = ", ".join(f"{name} {number:,}" for name, number in lost.items() if number)
         line += f", {read - sum(lost.values()):,} kept (dropped by {by})"
+        if stage.name == "clean" and sum(lost.values()) > MOSTLY * read:
+            line += "\n  Most documents were dropped; the filters are for pages of the web: leave one out, such as "
+            line += "--gopher-repetition no, and if a file of text is one document, use --per file."
     passed = [name for found in counts.values() for name in found if name.startswith(PASSED_OVER)]
     return "\n".join([line, *(f"  {name}" for name in passed[:SHOWN]), *_rest(len(passed) - SHOWN)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 from unmask.config import read_json
 from unmask.data.files.parts import inputs_of
-from unmask.data.files.remote import absolute, fetched
+from unmask.data.files.remote import absolute, fetched, is_address
 from unmask.data.text.cleaning.config import Filters, MinHash, Pipeline
 from unmask.data.text.reading import InputFile, files
 from unmask.errors import UnmaskError, needs
@@ -97,11 +98,17 @@ class Work:
         return str(self.out / name)
 
     def stages(self) -> list[Stage]:
-        """All stages, in order. Raises UnmaskError if datatrove is not installed, or a language is not known."""
+        """All stages, in order. Raises UnmaskError if datatrove or a package of its steps is not installed, or a
+        language is not known."""
         try:
-            from unmask.data.text.cleaning import steps
-        except ImportError as error:
-            raise needs(f"Cleaning needs datatrove ({error.name or error} is missing)", "processing") from None
+            return self._stages()
+        except ImportError as error:  # the steps of datatrove name what they lack in a sentence
+            missing = f"{error.name} is missing" if error.name else str(error).splitlines()[0].rstrip(".")
+            raise needs(f"Cleaning needs datatrove with its packages ({missing})", "processing") from None
+
+    def _stages(self) -> list[Stage]:
+        from unmask.data.text.cleaning import steps
+
         tasks, near = self.config.running.tasks, self.config.minhash.near_duplicates
         read = steps.Read(self.files, _reading(self.config))
         written = "cleaned" if near else "documents"
@@ -173,7 +180,7 @@ def _reading(config: Pipeline) -> dict[str, Any]:
 
 def _decisive(config: Pipeline) -> dict[str, Any]:
     """The settings that files in the folder depend on, by name."""
-    found = config.places()
+    found = config.places() | {"data": tuple(one if is_address(one) else os.path.normpath(one) for one in config.data)}
     return {name: value for name, value in found.items() if name == "running.tasks" or "running." not in name}
 
 
