@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def test_a_corpus_may_be_added_but_other_files_may_not(tmp_path):
     data = folder_of_lines(tmp_path / "in", ["one", "two"])
     Work.of(lines_config(data), tmp_path / "out").keep()
     Work.of(lines_config(data, tokenizer="voc", heldout=0.1), tmp_path / "out")
+    Work.of(replace(lines_config(data), data=(f"{data}/",)), tmp_path / "out")  # the same folder
     (data / "0.txt").write_text("longer than before\n")
     with pytest.raises(UnmaskError, match="holds a pipeline of other input files, by their names and sizes"):
         Work.of(lines_config(data), tmp_path / "out")

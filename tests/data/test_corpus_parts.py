@@ -31,7 +31,7 @@ from unmask.data.files.corpora import checksum_of
 from unmask.data.files.parts import Share, parts_of
 from unmask.data.text import corpus, merging, parts, reading, sampling, whole_words
 from unmask.data.text.corpus import Corpus
-from unmask.data.text.reading import TextDocument, TextStatistics
+from unmask.data.text.reading import TextDocument, TextStatistics, files
 from unmask.data.text.tokenizer import Tokenizer
 from unmask.errors import UnmaskError
 
@@ -337,6 +337,11 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     said = capsys.readouterr().out
     assert "1 of 2 parts is complete." in said
     assert "2 of 2 parts are complete.\nNext: unmask corpus merge c" in said
+    with pytest.raises(SystemExit):
+        main(["corpus", "merge", "c.parts"])
+    assert "c.parts holds parts: give the folder of their corpus, " in capsys.readouterr().err
+    main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "many", "--part", "1/9"])
+    assert "It has no file: there are fewer files than parts" in capsys.readouterr().out
     main(["corpus", "merge", "c"])
     assert "Next: unmask pretrain bert-mini --corpus c" in capsys.readouterr().out
     main(["corpus", "build", "texts", "--tokenizer", "v", "--out", "whole"])
@@ -349,12 +354,13 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_much_text_is_cut_by_a_process_for_each_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "text.txt").write_text("x" * 100)
+    found = files([tmp_path])
     monkeypatch.setattr("unmask.cli.options.MUCH", 101)
-    assert workers_for([tmp_path]) == 1
+    assert workers_for(found) == 1
     monkeypatch.setattr("unmask.cli.options.MUCH", 100)
     for cores, expected in ((1, 1), (3, 3), (64, 4)):
         monkeypatch.setattr("unmask.data.cores.cores", lambda cores=cores: cores)
-        assert workers_for([tmp_path]) == expected
+        assert workers_for(found) == expected
 
 
 # Addresses

@@ -187,7 +187,7 @@ def _build(options: argparse.Namespace) -> Corpus:
             **how,
             heldout=options.heldout,
             shard_tokens=options.shard_tokens,
-            workers=options.workers or workers_for(options.data),
+            workers=options.workers or workers_for(text.files(options.data)),
             progress=show,
         )
     print(built.summary())

@@ -11,7 +11,7 @@ from unmask.cli.help import offer
 from unmask.errors import UnmaskError
 
 if TYPE_CHECKING:
-    from unmask.data.text.reading import TextStatistics
+    from unmask.data.text.reading import InputFile, TextStatistics
 
 BACKENDS = ("torch", "onnx", "auto")
 PER = ("blank-line", "line", "file")
@@ -23,19 +23,15 @@ USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": 
 
 HELDOUT = 0.02  # share of documents that are held out by default
 MUCH = 64_000_000  # bytes of text; with less, more processes do not save the time of their start
-MOST_WORKERS = (
-    4  # processes; to read the text and to write the tokens takes one as long as to cut it takes three or four
-)
+MOST_WORKERS = 4  # they cut text about as fast as one process reads it and writes the tokens
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 
-def workers_for(paths: Sequence[str | Path]) -> int:
-    """The number of processes that cut the text of files and folders into tokens, by its size and the cores."""
+def workers_for(files: Sequence[InputFile]) -> int:
+    """The number of processes that cut the text of some files into tokens, by its size and the cores."""
     from unmask.data.cores import cores
-    from unmask.data.text import reading as text
 
-    much = sum(file.size for file in text.files(paths)) >= MUCH
-    return min(cores(), MOST_WORKERS) if much else 1
+    return min(cores(), MOST_WORKERS) if sum(file.size for file in files) >= MUCH else 1
 
 
 def corpus_options(parser: argparse.ArgumentParser, *, data: str, out: str, part: str) -> None:

@@ -66,7 +66,7 @@ def build(options: argparse.Namespace) -> None:
             tokenizer=tokenizer,
             heldout=options.heldout,
             shard_tokens=options.shard_tokens,
-            workers=options.workers or workers_for([file.path for file in given.files]),
+            workers=options.workers or workers_for(given.files),
             progress=show,
         )
     tokens = sum(shard["tokens"] for shard in part.manifest["shards"])
