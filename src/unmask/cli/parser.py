@@ -323,7 +323,7 @@ def carried_out(run: Any, options: argparse.Namespace, verb: str) -> bool:
     if result.stopped is not None:
         print(f"Continue with: {checkpoint.command(verb, options.out)}")
     elif run.began == result.total:
-        print("The run had ended, so that nothing was trained: its --minutes, given again, add no steps.")
+        print("The run had ended, so that nothing was trained: the same command adds no steps.")
         print(f"Train further with: {checkpoint.command(verb, options.out)} --steps N")
     return result.stopped is None
 
