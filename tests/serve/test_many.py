@@ -121,6 +121,13 @@ def test_the_column_of_the_text_is_named(folders, table, wanted, tmp_path, capsy
     assert [json.loads(one)["label"] for one in parquet.read_table(out)["prediction"].to_pylist()] == wanted[0]
     found = BatchPredictor(folders / "classifier", column="review")(table.rename_columns(["review", "when"]))
     assert [json.loads(one)["label"] for one in found["prediction"].to_pylist()] == wanted[0]
+    rows = [{"review": "a film", "sentence1": "x", "sentence2": "y"}, {}, {"review": None}]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    skip = ["--column", "review", "--on-error", "skip"]
+    command("predict", folders / "classifier", tmp_path / "rows.jsonl", tmp_path / "out.jsonl", *skip)
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text("utf-8").splitlines()]
+    assert found[0]["prediction"]["label"] == Predictor(folders / "classifier")(["a film"])[0]["label"]
+    assert [one["error"] for one in found[1:]] == [f"Text {i}: 'review' must be a string, not null." for i in (2, 3)]
     for file, sentence in (("named.parquet", "There is no column 'reviw'"), ("lines.txt", "has lines of text")):
         (tmp_path / "lines.txt").write_text("a line\n")
         with pytest.raises(SystemExit):

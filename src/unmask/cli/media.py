@@ -31,11 +31,15 @@ def add_options(sub: Any) -> None:
         metavar="SHARE",
         help="not for texts: largest share that may be damaged (default: 0.1)",
     )
-    shared_options(sub)
+    shared_options(
+        sub,
+        "processes that decode, or cut text into tokens (default: 1; for more than 64 MB of text, one for each core, "
+        "at most 4)",
+    )
 
 
-def shared_options(sub: Any) -> None:
-    """The options of `corpus build` and `corpus check` that are not for texts."""
+def shared_options(sub: Any, workers: str = "not for texts: processes that decode (default: 1)") -> None:
+    """The options of `corpus build` and `corpus check` that are not for texts, and --workers with its help."""
     pictures.shared_options(sub)
     recordings.shared_options(sub)
     records.shared_options(sub)
@@ -47,13 +51,7 @@ def shared_options(sub: Any) -> None:
         help="cut longer recordings at quiet places (30), longer records into equal parts (60)",
     )
     sub.add_argument("--label", metavar="NAME", help="not for texts: the column of a table that has labels")
-    sub.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes that decode, or cut text into tokens (default: 1; for more than 64 MB of text, one for each "
-        "core, at most 4)",
-    )
+    sub.add_argument("--workers", type=int, metavar="N", help=workers)
 
 
 def given(options: argparse.Namespace) -> ModuleType | None:

@@ -23,7 +23,7 @@ USUAL: dict[str, Any] = {"kind": "wordpiece", "vocabulary_size": 8192, "cased": 
 
 HELDOUT = 0.02  # share of documents that are held out by default
 MUCH = 64_000_000  # bytes of text; with less, more processes do not save the time of their start
-MOST_WORKERS = 4  # they cut text about as fast as one process reads it and writes the tokens
+MOST_WORKERS = 4  # each needs 250 MB, and one process reads the text and writes the tokens of all
 SHOWN = 10  # most files named in the list of those that were not read exactly as they are
 
 

@@ -51,8 +51,11 @@ def train(
     steps = normalizers.Sequence(normalisers(cased, strip_accents))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
+    if strip_accents:  # which may leave the space of an accent alone, so that runs are those of the normalised text
+        passages = [steps.normalize_str(passage) for passage in passages]
+
     def cut(run: str) -> list[str]:
-        text = steps.normalize_str(run)
+        text = run if strip_accents else steps.normalize_str(run)
         found = words.pre_tokenize_str(text)
         return [word for word, (begin, end) in found if end - begin - (text[begin] == " ") <= LONGEST_WORD]
 

@@ -44,7 +44,7 @@ class Library(Splitter):
         self.cased = not files.lowercases(self.settings["normalizer"])
         self.separator = " " if self.kind == "BPE" else ""
         runs = runs_of(self.settings)
-        self._cache = None if runs is None else RunCache(runs, self._ids_of)
+        self._cache = None if runs is None else RunCache(runs, self._encoded, self._located)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -82,10 +82,13 @@ class Library(Splitter):
     ) -> list[np.ndarray]:
         if self._cache is not None and self._cache.pays and not special:
             return self._cache(texts)
-        encodings = _encode_batch(self.raw if special else self._plain, texts)
-        return [np.array(one.ids, dtype=np.int32) for one in encodings]
+        found = [one.ids for one in _encode_batch(self.raw, texts)] if special else self._encoded(texts)
+        return [np.array(ids, dtype=np.int32) for ids in found]
 
-    def _ids_of(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        return [one.ids for one in _encode_batch(self._plain, texts)]
+
+    def _located(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
         for one in self._plain.encode_batch([clean(text) for text in texts], add_special_tokens=False):
             yield one.ids, [begin for begin, _ in one.offsets]
 

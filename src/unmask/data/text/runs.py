@@ -6,24 +6,29 @@ Most runs occur often, so each different one is normalised and cut into words on
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
 
 HELD = 1 << 19  # different runs of which the words are counted at once, in about 50 MB
 PACK = 2_000  # characters of a text of new runs
-MEMORY = 1 << 25  # bytes of the runs whose ids are kept
+MEMORY = 50_000_000  # bytes of the runs whose ids are kept
+LONG = 40  # characters of a run, on average, of texts that are encoded whole
 MOST_NEW = 0.1  # share of new runs up to which keeping their ids saves time
-ENTRY = 150  # bytes of a run and its ids, beside the characters of the run
+ENTRY = 100  # bytes of an entry, beside the run and its ids
 
 _SPACE_AFTER_WORD = re.compile(r"(?<=\S)(?= )")
-_LOCAL = {"BertNormalizer", "Lowercase", "StripAccents", "NFC", "NFD", "NFKC", "NFKD"}
-"""Normalisers that treat a space and the characters on its two sides independently."""
+_KEEPING = {"Lowercase", "NFC", "NFD"}
+"""Normalisers that treat the characters on both sides of a space independently, and neither make spaces nor characters
+at their side disappear."""
+_LOCAL = _KEEPING | {"BertNormalizer", "StripAccents", "NFKC", "NFKD"}
+"""Normalisers that treat the characters on both sides of a space independently."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +60,15 @@ def runs_of(settings: Mapping[str, Any]) -> Runs | None:
     settings  the tokenizer.json
     """
     words, model = settings.get("pre_tokenizer") or {}, settings["model"]
-    if model.get("dropout") or not _is_local(settings.get("normalizer")):
+    if model.get("dropout"):
         return None
     if any(not token["special"] for token in settings.get("added_tokens", ())):  # found in texts, with their spaces
         return None
-    if words.get("type") == "BertPreTokenizer":
+    if words.get("type") == "BertPreTokenizer" and _is_in(_LOCAL, settings.get("normalizer")):
         return BETWEEN_SPACES
-    return WITH_SPACES if words.get("type") == "ByteLevel" and words.get("use_regex", True) else None
+    if words.get("type") == "ByteLevel" and words.get("use_regex", True):
+        return WITH_SPACES if _is_in(_KEEPING, settings.get("normalizer")) else None
+    return None
 
 
 def _packs(runs: Sequence[str], between: str) -> Iterator[list[str]]:
@@ -81,12 +88,13 @@ def _packs(runs: Sequence[str], between: str) -> Iterator[list[str]]:
         yield pack
 
 
-def _is_local(normalizer: Mapping[str, Any] | None) -> bool:
+def _is_in(types: Collection[str], normalizer: Mapping[str, Any] | None) -> bool:
+    """Whether a normaliser consists of some types only."""
     if normalizer is None:
         return True
     if normalizer["type"] == "Sequence":
-        return all(map(_is_local, normalizer["normalizers"]))
-    return normalizer["type"] in _LOCAL
+        return all(_is_in(types, one) for one in normalizer["normalizers"])
+    return normalizer["type"] in types
 
 
 def words_of(passages: Iterable[str], runs: Runs, words: Callable[[str], Iterable[str]]) -> Counter[str]:
@@ -111,15 +119,23 @@ def words_of(passages: Iterable[str], runs: Runs, words: Callable[[str], Iterabl
 class RunCache:
     """The ids of texts. Those of recent runs are kept, in about MEMORY bytes.
 
-    pays  whether most runs occur again, as far as texts were read: else it is faster to encode whole texts, such as
-          those of languages that write no spaces
+    pays  whether most runs occurred again whenever the memory was full: else it is faster to encode whole texts
 
     Several threads may call one object.
     """
 
-    def __init__(self, runs: Runs, encode: Callable[[Sequence[str]], Iterable[tuple[list[int], list[int]]]]) -> None:
-        """encode: the ids of each of several texts, and the begin of each piece in characters of the text."""
-        self.runs, self.encode = runs, encode
+    def __init__(
+        self,
+        runs: Runs,
+        encode: Callable[[Sequence[str]], Iterable[list[int]]],
+        locate: Callable[[Sequence[str]], Iterable[tuple[list[int], list[int]]]],
+    ) -> None:
+        """Keep two functions.
+
+        encode  the ids of each of several texts
+        locate  the same, and the begin of each piece in characters of the text
+        """
+        self.runs, self.encode, self.locate = runs, encode, locate
         self.pays = True
         self._forget()
 
@@ -133,30 +149,34 @@ class RunCache:
     def __call__(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, [T] int32."""
         if self._size > MEMORY:
-            self.pays = len(self._known) < MOST_NEW * self._seen
+            self.pays = len(self._known) <= MOST_NEW * self._seen
             self._forget()
         known = self._known
         rows: list[tuple[list[str], list[Any]]] = []  # runs, and the ids of those that are known
-        for text in texts:
+        whole: dict[int, np.ndarray] = {}
+        for i, text in enumerate(texts):
             runs = self.runs.cut(text)
+            if len(text) > LONG * len(runs):  # such as Chinese, whose runs are sentences
+                whole[i], runs = np.empty(0, np.int32), []
             rows.append((runs, list(map(known.get, runs))))
-        new = list(
-            {run for runs, ids in rows if None in ids for run, one in zip(runs, ids, strict=True) if one is None}
-        )
+        if whole:
+            ids = self.encode([texts[i] for i in whole])
+            whole = {i: np.array(one, np.int32) for i, one in zip(whole, ids, strict=True)}
         self._seen += sum(len(runs) for runs, _ in rows)
-        if new:
-            known.update(zip(new, self._encoded(new), strict=True))
-            self._size += ENTRY * len(new) + sum(map(len, new))
-        return [
-            np.frombuffer(bytearray().join(map(known.__getitem__, runs) if None in ids else ids), np.int32)
-            for runs, ids in rows
-        ]
+        missing = (zip(runs, ids, strict=True) for runs, ids in rows if None in ids)
+        if new := list(dict.fromkeys(run for pairs in missing for run, ids in pairs if ids is None)):
+            encoded = list(self._encoded(new))
+            known.update(zip(new, encoded, strict=True))
+            self._size += ENTRY * len(new) + sum(map(sys.getsizeof, chain(new, encoded)))
+        joined = (bytearray().join(map(known.__getitem__, runs) if None in ids else ids) for runs, ids in rows)
+        found = [np.frombuffer(one, np.int32) for one in joined]
+        return [whole.get(i, one) for i, one in enumerate(found)] if whole else found
 
     def _encoded(self, runs: Sequence[str]) -> Iterator[bytes]:
         """The ids of each run."""
         between = self.runs.between
         packs = list(_packs(runs, between))
-        for pack, (ids, begins) in zip(packs, self.encode([between.join(pack) for pack in packs]), strict=True):
+        for pack, (ids, begins) in zip(packs, self.locate([between.join(pack) for pack in packs]), strict=True):
             array = np.array(ids, np.int32)
             places = accumulate(len(run) + len(between) for run in pack[:-1])  # begin of each run but the first
             cuts = [0, *(bisect_left(begins, place) for place in places), len(ids)]

@@ -117,7 +117,8 @@ class Asked(ABC):
 class Predictions(Asked):
     """The answers of a predictor: objects as of `unmask predict --json`, in a table as JSON.
 
-    column  name of the text in an object; None: the usual names, which are text or those of the task
+    column  name of the text in an object, of which nothing else is read; None: the usual names, which are text or
+            those of the task
     """
 
     name = "prediction"
@@ -132,11 +133,16 @@ class Predictions(Asked):
 
     def row(self, value: Value, number: int) -> Row | None:
         if isinstance(value, Mapping):
-            named = value if self.column is None else {**value, "text": value[self.column]}
-            return self._form.as_row(named, number)
+            return self._form.as_row(value if self.column is None else self._named(value, number), number)
         if not value.strip():
             return None
         return self._form.as_row(self._form.from_line(value, number, single=self.predictor.single), number)
+
+    def _named(self, value: Mapping[str, Any], number: int) -> dict[str, Any]:
+        text = value.get(self.column or "")
+        if not isinstance(text, str):
+            raise UnmaskError(f"Text {number}: '{self.column}' must be a string, not {kind_of(text)}.")
+        return {"text": text}
 
     def answer(self, rows: Sequence[Row]) -> Sequence[Any]:
         return self.predictor.answer(rows)

@@ -103,7 +103,11 @@ class Work:
         try:
             return self._stages()
         except ImportError as error:  # the steps of datatrove name what they lack in a sentence
-            missing = f"{error.name} is missing" if error.name else str(error).splitlines()[0].rstrip(".")
+            missing = (
+                f"{error.name} is missing"
+                if error.name
+                else (str(error) or "a package is missing").splitlines()[0].rstrip(".")
+            )
             raise needs(f"Cleaning needs datatrove with its packages ({missing})", "processing") from None
 
     def _stages(self) -> list[Stage]:
