@@ -372,7 +372,7 @@ def _number(value: Any, kind: type) -> float | None:
         return None
 
 
-_NAMES = {int: "a whole number", float: "a number", bool: "true or false (or yes or no)", str: "text", Path: "a path"}
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
 _NAMES[type(None)] = "none"
 
 

@@ -41,7 +41,7 @@ def add_verb_to(corpus: Any) -> None:
     add_field(sub, "--per", "NAME", "what ends a document of plain text", default="blank-line", choices=PER)
     add_field(sub, "--column", "NAME", "column or key of the text in tables", default="text")
     add_field(sub, "--tokenizer", "FOLDER", "write tokens with it (unmask corpus vocabulary), too")
-    filters = sub.group("what is kept (each is yes or no, and yes by default)")
+    filters = sub.group("what is kept (each is true or false, and true by default)")
     add_field(filters, "--extract", "YES", "reduce HTML to its main text")
     add_field(filters, "--gopher-repetition", "YES", "drop documents that repeat themselves")
     add_field(filters, "--gopher-quality", "YES", "drop documents of unusual length, words or symbols")

@@ -152,25 +152,28 @@ class RunCache:
             self.pays = len(self._known) <= MOST_NEW * self._seen
             self._forget()
         known = self._known
-        rows: list[tuple[list[str], list[Any]]] = []  # runs, and the ids of those that are known
-        whole: dict[int, np.ndarray] = {}
+        rows: dict[int, tuple[list[str], list[Any]]] = {}  # number of a text -> runs, ids of those that are known
+        whole: list[int] = []
         for i, text in enumerate(texts):
             runs = self.runs.cut(text)
             if len(text) > LONG * len(runs):  # such as Chinese, whose runs are sentences
-                whole[i], runs = np.empty(0, np.int32), []
-            rows.append((runs, list(map(known.get, runs))))
-        if whole:
-            ids = self.encode([texts[i] for i in whole])
-            whole = {i: np.array(one, np.int32) for i, one in zip(whole, ids, strict=True)}
-        self._seen += sum(len(runs) for runs, _ in rows)
-        missing = (zip(runs, ids, strict=True) for runs, ids in rows if None in ids)
+                whole.append(i)
+            else:
+                rows[i] = runs, list(map(known.get, runs))
+                self._seen += len(runs)
+        missing = (zip(runs, ids, strict=True) for runs, ids in rows.values() if None in ids)
         if new := list(dict.fromkeys(run for pairs in missing for run, ids in pairs if ids is None)):
             encoded = list(self._encoded(new))
             known.update(zip(new, encoded, strict=True))
             self._size += ENTRY * len(new) + sum(map(sys.getsizeof, chain(new, encoded)))
-        joined = (bytearray().join(map(known.__getitem__, runs) if None in ids else ids) for runs, ids in rows)
-        found = [np.frombuffer(one, np.int32) for one in joined]
-        return [whole.get(i, one) for i, one in enumerate(found)] if whole else found
+        found: dict[int, np.ndarray] = {
+            i: np.frombuffer(bytearray().join(map(known.__getitem__, runs) if None in ids else ids), np.int32)
+            for i, (runs, ids) in rows.items()
+        }
+        if whole:
+            arrays = (np.array(ids, np.int32) for ids in self.encode([texts[i] for i in whole]))
+            found.update(zip(whole, arrays, strict=True))
+        return [found[i] for i in range(len(texts))]
 
     def _encoded(self, runs: Sequence[str]) -> Iterator[bytes]:
         """The ids of each run."""
