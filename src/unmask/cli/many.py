@@ -38,16 +38,14 @@ def part_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def writes_rows(options: argparse.Namespace, verb: str) -> bool:
-    """Whether --out names a file with a row for each row of --file. Raises UnmaskError for options that do not go
-    together."""
+def writes_rows(options: argparse.Namespace, verb: str, *more: str) -> bool:
+    """Whether --out names a file with a row for each row of --file; `more` are further options that need one. Raises
+    UnmaskError for options that do not go together."""
     forms = " or ".join(f"FILE{suffix}" for suffix in _FORMS[verb])
     if options.out is None or Path(options.out).suffix not in _FORMS[verb]:
-        for name in ("part", "on_error"):
+        for name in ("part", "on_error", *more):
             if getattr(options, name) is not None:
                 raise UnmaskError(f"--{name.replace('_', '-')} is for a file with all rows: add --out {forms}.")
-        if verb == "predict" and options.column is not None:
-            raise UnmaskError(f"--column is for a file with all rows: add --out {forms}.")
         return False
     if options.part is not None:
         from unmask.serve.many.answers import Part

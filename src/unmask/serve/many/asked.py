@@ -43,10 +43,12 @@ class Found:
 class Asked(ABC):
     """What is asked of a model for each row of a file or table.
 
-    name  the name of the column of answers
+    name    the name of the column of answers
+    column  the name of the text in an object; None: the usual names
     """
 
     name: ClassVar[str]
+    column: str | None = None
 
     @abstractmethod
     def row(self, value: Value, number: int) -> Row | None:
@@ -61,10 +63,13 @@ class Asked(ABC):
         """Answers, or None, as a `pyarrow.Array`."""
 
     def check(self, names: Collection[str], place: object) -> None:
-        """Raises UnmaskError for a table whose columns do not fit: one has the name of a column that is added."""
+        """Raises UnmaskError for a table whose columns do not fit: the column of the text is not among them, or one has
+        the name of a column that is added."""
         taken = next((name for name in (self.name, ERROR) if name in names), None)
         if taken is not None:
             raise UnmaskError(f"{place} has '{taken}', as the answers have: rename it.")
+        if names and self.column is not None and self.column not in names:
+            raise unknown("column", self.column, names, place)
 
     def found(self, block: Block, *, skip: bool) -> Found:
         """The answers to the rows of a block.
@@ -117,8 +122,8 @@ class Asked(ABC):
 class Predictions(Asked):
     """The answers of a predictor: objects as of `unmask predict --json`, in a table as JSON.
 
-    column  name of the text in an object, of which nothing else is read; None: the usual names, which are text or
-            those of the task
+    column  name of the text in an object, whose other fields are then not read; None: the usual names, which are text
+            or those of the task
     """
 
     name = "prediction"
@@ -126,23 +131,13 @@ class Predictions(Asked):
     def __init__(self, predictor: Answering, column: str | None = None) -> None:
         self.predictor, self.column, self._form = predictor, column, predictor.form
 
-    def check(self, names: Collection[str], place: object) -> None:
-        super().check(names, place)
-        if names and self.column is not None and self.column not in names:
-            raise unknown("column", self.column, names, place)
-
     def row(self, value: Value, number: int) -> Row | None:
         if isinstance(value, Mapping):
-            return self._form.as_row(value if self.column is None else self._named(value, number), number)
+            named = value if self.column is None else {"text": _text(value, self.column, number)}
+            return self._form.as_row(named, number)
         if not value.strip():
             return None
         return self._form.as_row(self._form.from_line(value, number, single=self.predictor.single), number)
-
-    def _named(self, value: Mapping[str, Any], number: int) -> dict[str, Any]:
-        text = value.get(self.column or "")
-        if not isinstance(text, str):
-            raise UnmaskError(f"Text {number}: '{self.column}' must be a string, not {kind_of(text)}.")
-        return {"text": text}
 
     def answer(self, rows: Sequence[Row]) -> Sequence[Any]:
         return self.predictor.answer(rows)
@@ -161,19 +156,14 @@ class Vectors(Asked):
 
     name = "embedding"
 
+    column: str
+
     def __init__(self, predictor: Predictor, column: str = "text") -> None:
         next(vectors(predictor, ["text"]))  # raises for a model without vectors
         self.predictor, self.column = predictor, column
 
-    def check(self, names: Collection[str], place: object) -> None:
-        super().check(names, place)
-        if names and self.column not in names:
-            raise unknown("column", self.column, names, place)
-
     def row(self, value: Value, number: int) -> Row:
-        text = value.get(self.column) if isinstance(value, Mapping) else value
-        if not isinstance(text, str):
-            raise UnmaskError(f"Text {number}: '{self.column}' must be a string, not {kind_of(text)}.")
+        text = _text(value, self.column, number) if isinstance(value, Mapping) else value
         if not text.strip():
             raise UnmaskError(f"Text {number} is empty.")
         return Row(text=text, place=f"Text {number}")
@@ -200,3 +190,11 @@ def _is_valid(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _text(value: Mapping[str, Any], column: str, number: int) -> str:
+    """The text of an object. Raises UnmaskError if it has none, or something else there."""
+    text = value.get(column)
+    if not isinstance(text, str):
+        raise UnmaskError(f"Text {number}: '{column}' must be a string, not {kind_of(text)}.")
+    return text
