@@ -94,9 +94,8 @@ def summary(work: Work, stage: Stage) -> str:
     if any(lost.values()):
         by = ", ".join(f"{name} {number:,}" for name, number in lost.items() if number)
         line += f", {read - sum(lost.values()):,} kept (dropped by {by})"
-        if stage.name == "clean" and sum(lost.values()) > MOSTLY * read:
-            line += "\n  Most documents were dropped; the filters are for pages of the web: leave one out, such as "
-            line += "--gopher-repetition no, and if a file of text is one document, use --per file."
+        if stage.advice and sum(lost.values()) > MOSTLY * read:
+            line += f"\n  {stage.advice}"
     passed = [name for found in counts.values() for name in found if name.startswith(PASSED_OVER)]
     return "\n".join([line, *(f"  {name}" for name in passed[:SHOWN]), *_rest(len(passed) - SHOWN)])
 

@@ -25,19 +25,25 @@ BUFFERS = 1 << 28  # bytes that a task of the stage `buckets` reads at once, of 
 
 EMAIL, ADDRESS = "email@example.com", "22.214.171.124"
 """One of each: datatrove's default takes turns, so that texts would depend on the tasks."""
+FILTERED = (
+    "Most documents were dropped; the filters are for pages of the web. Leave one out, such as --gopher-repetition no, "
+    "and if a file of text is one document, use --per file."
+)
 
 
 @dataclass(frozen=True)
 class Stage:
     """Steps that every task carries out, with the documents of one part.
 
-    last  whether its only task holds what belongs to all documents, and needs more memory
+    last    whether its only task holds what belongs to all documents, and needs more memory
+    advice  a sentence for the case that it drops most documents
     """
 
     name: str
     tasks: int
     steps: Sequence[Any]
     last: bool = False
+    advice: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,11 +109,7 @@ class Work:
         try:
             return self._stages()
         except ImportError as error:  # the steps of datatrove name what they lack in a sentence
-            missing = (
-                f"{error.name} is missing"
-                if error.name
-                else (str(error) or "a package is missing").splitlines()[0].rstrip(".")
-            )
+            missing = f"{error.name} is missing" if error.name else str(error).partition("\n")[0].rstrip(".")
             raise needs(f"Cleaning needs datatrove with its packages ({missing})", "processing") from None
 
     def _stages(self) -> list[Stage]:
@@ -116,7 +118,8 @@ class Work:
         tasks, near = self.config.running.tasks, self.config.minhash.near_duplicates
         read = steps.Read(self.files, _reading(self.config))
         written = "cleaned" if near else "documents"
-        found = [Stage("clean", tasks, [read, *_filters(self.config.filters), steps.Write(self.at(written))])]
+        cleaning = [read, *_filters(self.config.filters), steps.Write(self.at(written))]
+        found = [Stage("clean", tasks, cleaning, advice=FILTERED)]
         if near:
             found += self._near_duplicates()
         if self.config.tokenizer is not None:
