@@ -22,7 +22,7 @@ def build(make: Callable[..., Any], items: Any, options: argparse.Namespace, nam
     from unmask.train.display import progress
 
     with progress() as show:
-        built = make(items, Path(options.out), workers=options.workers, progress=show, **_given(options, names))
+        built = make(items, Path(options.out), workers=options.workers or 1, progress=show, **_given(options, names))
     print(built.summary())
     suggest(f"pretrain {recipe} --corpus {options.out} --out runs/mine --minutes 30")
 
@@ -31,7 +31,7 @@ def check(inspect: ModuleType, items: Any, options: argparse.Namespace, names: S
     """Print what `inspect.check` finds in `items`; `names` as in `build`."""
     from unmask.train.display import progress
 
-    chosen = {"workers": options.workers, **_given(options, names)}
+    chosen = {"workers": options.workers or 1, **_given(options, names)}
     if options.json:
         print(json.dumps(inspect.check(items, **chosen).to_dict(), indent=2, ensure_ascii=True))
         return

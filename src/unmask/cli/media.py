@@ -67,8 +67,6 @@ def given(options: argparse.Namespace) -> ModuleType | None:
             raise UnmaskError(f"--{wrong[0].replace('_', '-')} is for {other}, but {shown} has {kind}.")
     if options.workers is not None and options.workers < 1:
         raise UnmaskError(f"The number of workers must be at least 1, not {options.workers}.")
-    if kind != "texts":
-        options.workers = options.workers or 1
     if kind != "texts" and len(paths) > 1:
         raise UnmaskError(f"Give one {MODULES[kind].FORMS} of {kind}, not {len(paths)}: {', '.join(options.data)}.")
     return MODULES.get(kind)
