@@ -135,6 +135,10 @@ def test_a_vocabulary_is_that_of_the_trainer_on_whole_texts(uncased: Tokenizer):
     )
     raw.train_from_iterator(PROSE + KOREAN + FRENCH, trainer)
     found = raw.get_vocab(with_added_tokens=False)
+    alphabet = RawTokenizer(models.WordPiece({"[UNK]": 0}, unk_token="[UNK]"))
+    alphabet.normalizer, alphabet.pre_tokenizer = raw.normalizer, raw.pre_tokenizer
+    alphabet.train_from_iterator(PROSE + KOREAN + FRENCH, trainers.WordPieceTrainer(vocab_size=0, show_progress=False))
+    assert set(letters) == set(alphabet.get_vocab(with_added_tokens=False)) - {"[UNK]"}
     assert sorted(found, key=found.__getitem__) == uncased.pieces(range(uncased.size))
 
 

@@ -31,7 +31,7 @@ class Source(Protocol[Unit]):
 
 @runtime_checkable
 class Sharded(Protocol):
-    """A split in shards, of which each process of a run can read its own.
+    """A split in shards, so that each process of a run can read some of them only.
 
     bytes  size of each shard
     near   whether all shards are on this machine

@@ -51,17 +51,15 @@ def train(
     steps = normalizers.Sequence(normalisers(cased, strip_accents))
     words = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
-    if strip_accents:  # which may leave the space of an accent alone, so that runs are those of the normalised text
-        passages = [steps.normalize_str(passage) for passage in passages]
-
     def cut(run: str) -> list[str]:
-        text = run if strip_accents else steps.normalize_str(run)
-        found = words.pre_tokenize_str(text)
-        return [word for word, (begin, end) in found if end - begin - (text[begin] == " ") <= LONGEST_WORD]
+        found = words.pre_tokenize_str(run)
+        return [word for word, (begin, end) in found if end - begin - (run[begin] == " ") <= LONGEST_WORD]
 
+    # Whole texts are normalised: a run that is only an accent would leave its space to the next one.
+    counts = words_of(map(steps.normalize_str, passages), WITH_SPACES, cut)
     raw = RawTokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    raw.train_from_iterator(repeated(words_of(passages, WITH_SPACES, cut)), trainer)
+    raw.train_from_iterator(repeated(counts), trainer)
     if len(steps):
         raw.normalizer = steps
     raw.pre_tokenizer = words

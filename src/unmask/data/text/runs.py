@@ -16,19 +16,18 @@ from typing import Any
 
 import numpy as np
 
-HELD = 1 << 19  # different runs of which the words are counted at once, in about 50 MB
-PACK = 2_000  # characters of a text of new runs
+HELD = 1 << 19  # different runs in memory, about 50 MB, before their words are counted
+PACK = 2_000  # characters; new runs are encoded together in texts of about this length
 MEMORY = 50_000_000  # bytes of the runs whose ids are kept
-LONG = 40  # characters of a run, on average, of texts that are encoded whole
+LONG = 40  # characters; texts whose runs are longer on average are encoded whole
 MOST_NEW = 0.1  # share of new runs up to which keeping their ids saves time
 ENTRY = 100  # bytes of an entry, beside the run and its ids
 
 _SPACE_AFTER_WORD = re.compile(r"(?<=\S)(?= )")
 _KEEPING = {"Lowercase", "NFC", "NFD"}
-"""Normalisers that treat the characters on both sides of a space independently, and neither make spaces nor characters
-at their side disappear."""
+"""Normalisers that neither add nor remove a space or a whole character."""
 _LOCAL = _KEEPING | {"BertNormalizer", "StripAccents", "NFKC", "NFKD"}
-"""Normalisers that treat the characters on both sides of a space independently."""
+"""Normalisers that change the text before a space and the text after it independently."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,7 @@ def _at_spaces(text: str) -> list[str]:
 BETWEEN_SPACES = Runs(_at_spaces, " ")
 """For words without spaces, as those of BERT."""
 WITH_SPACES = Runs(_SPACE_AFTER_WORD.split, "")
-"""For words that may begin with spaces, as those of GPT-2 (Radford et al. 2019): none has a space after another
-character."""
+"""For words that may begin with spaces, as those of GPT-2 (Radford et al. 2019), but have no space further on."""
 
 
 def runs_of(settings: Mapping[str, Any]) -> Runs | None:
@@ -71,25 +69,8 @@ def runs_of(settings: Mapping[str, Any]) -> Runs | None:
     return None
 
 
-def _packs(runs: Sequence[str], between: str) -> Iterator[list[str]]:
-    """The runs in order, in lists that are encoded as one text, because a text of one run takes much longer.
-
-    between  what is between two runs of a text
-    """
-    pack, size = list[str](), 0
-    for run in runs:
-        follows = between or (run.startswith(" ") and pack and pack[-1] and not pack[-1][-1].isspace())
-        if pack and (size > PACK or not follows):
-            yield pack
-            pack, size = [], 0
-        pack.append(run)
-        size += len(run) + len(between)
-    if pack:
-        yield pack
-
-
 def _is_in(types: Collection[str], normalizer: Mapping[str, Any] | None) -> bool:
-    """Whether a normaliser consists of some types only."""
+    """Whether a normaliser has no other steps than those of some types."""
     if normalizer is None:
         return True
     if normalizer["type"] == "Sequence":
@@ -184,3 +165,20 @@ class RunCache:
             places = accumulate(len(run) + len(between) for run in pack[:-1])  # begin of each run but the first
             cuts = [0, *(bisect_left(begins, place) for place in places), len(ids)]
             yield from (array[first:end].tobytes() for first, end in pairwise(cuts))
+
+
+def _packs(runs: Sequence[str], between: str) -> Iterator[list[str]]:
+    """The runs in order, in lists that are encoded as one text, because a text of one run takes much longer.
+
+    between  what is between two runs of a text
+    """
+    pack, size = list[str](), 0
+    for run in runs:
+        follows = between or (run.startswith(" ") and pack and pack[-1] and not pack[-1][-1].isspace())
+        if pack and (size > PACK or not follows):
+            yield pack
+            pack, size = [], 0
+        pack.append(run)
+        size += len(run) + len(between)
+    if pack:
+        yield pack
